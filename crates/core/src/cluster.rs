@@ -1,0 +1,113 @@
+//! What a node says about itself and its cluster: nouns shared by doors and replica.
+//! Absent on purpose: how any of it is found out.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{EvidenceIndex, Hash};
+
+/// Where a member listens.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberAddresses {
+    /// `host:port` of the peer door.
+    pub peer: String,
+    /// URL of the HTTP door.
+    pub http: String,
+    /// URL of the gRPC door.
+    pub grpc: String,
+}
+
+/// How a member takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MemberRole {
+    /// Counts for the quorum.
+    Voter,
+    /// Receives the log, does not count.
+    Learner,
+}
+
+/// One member.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the facts of a member")]
+pub struct MemberView {
+    pub id: u64,
+    pub role: MemberRole,
+    pub addresses: MemberAddresses,
+    /// Last log index that this member is known to hold; only the leader knows.
+    pub matched_index: Option<u64>,
+}
+
+/// The cluster as one node sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterView {
+    /// The node that answers.
+    pub node_id: u64,
+    /// Who leads, if known here.
+    pub leader_id: Option<u64>,
+    /// Raft term.
+    pub term: u64,
+    /// Voters and learners.
+    pub members: Vec<MemberView>,
+    /// Last Raft index in the log here.
+    pub last_log_index: u64,
+    /// Last Raft index applied here.
+    pub applied_index: u64,
+    /// Last Raft index covered by a snapshot here.
+    pub snapshot_index: u64,
+    /// Last evidence entry applied here.
+    pub evidence_index: EvidenceIndex,
+    /// Hash of that entry: equal on every node that applied the same entries.
+    pub chain_head: Hash,
+}
+
+/// Whether a node can serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HealthStatus {
+    /// It leads, or knows who leads.
+    Serving,
+    /// It knows no leader with a quorum.
+    NoLeader,
+    /// It has stopped for good; the detail says why.
+    Fatal,
+}
+
+/// The answer of `GET /v1/health`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the facts of AADP §15.1")]
+pub struct Health {
+    pub status: HealthStatus,
+    pub node_id: u64,
+    pub leader_id: Option<u64>,
+    /// As applied on this node.
+    pub kill_switch: bool,
+    /// Permits without a report, as applied on this node.
+    pub pending_intents: u64,
+    /// `false` only under `--unsafe-no-fsync`.
+    pub durable: bool,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub detail: Option<String>,
+}
+
+/// A change of the cluster's members; one at a time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MembershipChange {
+    /// Starts to send the log to a node that does not count yet.
+    AddLearner {
+        /// The new node's id.
+        id: u64,
+        /// Where it listens.
+        addresses: MemberAddresses,
+    },
+    /// Makes a learner that has caught up a voter.
+    Promote {
+        /// Which.
+        id: u64,
+    },
+    /// Removes a voter or a learner.
+    Remove {
+        /// Which.
+        id: u64,
+    },
+}

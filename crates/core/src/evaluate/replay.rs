@@ -1,0 +1,73 @@
+//! Replay (AADP §12): one request id, one verdict and reason, for ever; its capabilities only for who received them.
+
+use super::{Outcome, Recorder};
+use crate::event::{Body, Decided, ReplayMismatch};
+use crate::evidence;
+use crate::ids::{EvidenceIndex, Hash, PermitId};
+use crate::op::{Answer, Reject};
+use crate::reply::{DecideReply, Protocol};
+use crate::request::DecideRequest;
+use crate::state::{Read, RequestRecord};
+
+/// The answer that a decision gives; a replay gives the same one.
+pub(super) fn reply(protocol: Protocol, index: EvidenceIndex, decided: &Decided, permit_id: Option<PermitId>) -> DecideReply {
+    DecideReply {
+        protocol,
+        request_id: Some(decided.request_id.clone()),
+        verdict: decided.verdict,
+        reason: decided.reason,
+        detail: decided.detail.clone(),
+        nominal_tier: decided.nominal_tier,
+        effective_tier: decided.effective_tier,
+        permit_id,
+        obligations: decided.obligations.clone(),
+        approval_id: decided.approval_id.clone(),
+        evidence_id: index,
+        replayed: false,
+        budget: decided.budget.clone(),
+    }
+}
+
+/// Answers a request id that was decided before.
+pub(super) fn replay(
+    state: &impl Read,
+    mut recorder: Recorder<'_>,
+    request: &DecideRequest,
+    digest: Hash,
+    record: &RequestRecord,
+) -> Result<Outcome, Reject> {
+    let lost = || Reject::Internal { detail: format!("evidence `{}` of this request cannot be read", record.index) };
+    let bytes = state.entry(record.index)?.ok_or_else(lost)?;
+    let entry = evidence::decode(&bytes).map_err(|_| lost())?;
+    let (Body::Decision(decided) | Body::ExecIntent(decided)) = &entry.body else { return Err(lost()) };
+    let original = DecideReply {
+        replayed: true,
+        ..reply(entry.protocol, record.index, decided, record.permit_id.clone())
+    };
+    let differs = if record.principal != *recorder.principal {
+        "principal"
+    } else if record.digest != digest {
+        "request"
+    } else {
+        return Ok(recorder.answer(Answer::Decide(original)));
+    };
+    let mismatch = ReplayMismatch {
+        differs: differs.to_owned(),
+        original: record.index,
+        request_digest: digest,
+        request_id: request.request_id.clone(),
+    };
+    let evidence_id = recorder.record(request.protocol, Body::ReplayMismatch(mismatch), None);
+    // A permit for one action must never serve another, nor another principal. A budget object belongs to whom it
+    // was told.
+    let withheld = DecideReply {
+        permit_id: None,
+        approval_id: None,
+        obligations: Vec::new(),
+        budget: None,
+        detail: format!("this request id was used before by another {differs}; identifiers are withheld"),
+        evidence_id,
+        ..original
+    };
+    Ok(recorder.answer(Answer::Decide(withheld)))
+}

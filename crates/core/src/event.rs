@@ -1,0 +1,389 @@
+//! Events: what happened, one evidence entry each (AADP §14). The log holds these, never requests.
+//! Absent on purpose: anything mutable, and the capability to report: an entry shows a permit's digest only.
+//!
+//! Fields stand in the order of their serialised names: canonical JSON sorts its members (AADP §14.5).
+
+use serde::{Deserialize, Serialize};
+
+use crate::exact::Amount;
+use crate::ids::{ActionType, ApprovalId, EvidenceIndex, Hash, PermitId, PolicyDigest, Principal, RequestId};
+use crate::reply::{BudgetObject, Obligation, Protocol, Reason, Tier, Verdict};
+use crate::request::{Malformed, Outcome, Source};
+use crate::stamp::Stamp;
+
+/// One fact in the log: an entry for everyone, and the capability that only state may know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// What auditors read.
+    pub entry: Entry,
+    /// The canonical bytes of `entry`: what the log carries and the chain covers.
+    pub bytes: Vec<u8>,
+    /// The permit that this event issues or ends.
+    pub permit_id: Option<PermitId>,
+}
+
+impl Event {
+    /// A new event; its bytes are made here, once.
+    pub fn new(entry: Entry, permit_id: Option<PermitId>) -> Self {
+        let bytes = crate::evidence::encode(&entry);
+        Self { entry, bytes, permit_id }
+    }
+
+    /// An event from the log.
+    pub fn decode(bytes: Vec<u8>, permit_id: Option<PermitId>) -> Result<Self, crate::evidence::EvidenceError> {
+        let entry = crate::evidence::decode(&bytes)?;
+        Ok(Self { entry, bytes, permit_id })
+    }
+}
+
+/// An evidence entry (AADP §14.3).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// When the leader recorded it.
+    pub at: Stamp,
+    /// What happened.
+    pub body: Body,
+    /// Position, from 1, without gaps.
+    pub index: EvidenceIndex,
+    /// The policy in force; absent before the first was published.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub policy: Option<PolicyDigest>,
+    /// Hash of the entry before; 64 zeros for the first.
+    pub prev: Hash,
+    /// Who caused it.
+    pub principal: Principal,
+    /// Whose vocabulary it uses.
+    pub protocol: Protocol,
+    /// Version of this form.
+    pub v: u32,
+}
+
+/// The kinds of entry (AADP §14.2).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Body {
+    /// An approval was granted, denied, withdrawn or expired.
+    ApprovalTransition(ApprovalTransition),
+    /// A verdict that is not a permit.
+    Decision(Box<Decided>),
+    /// A permit: the intent that is durable before the permit leaves.
+    ExecIntent(Box<Decided>),
+    /// The result of a permit.
+    ExecResult(ExecResult),
+    /// The switch was engaged or released.
+    KillSwitch(KillSwitchSet),
+    /// A body that was not a request.
+    MalformedRequest(MalformedRequest),
+    /// A policy was published and is in force from here.
+    PolicyChange(PolicyChange),
+    /// A request id came back with another body, or from another principal.
+    ReplayMismatch(ReplayMismatch),
+    /// Information about a decision that had no permit.
+    ReportNoted(ReportNoted),
+    /// A report that changed nothing.
+    ReportRefused(ReportRefused),
+    /// A permit's deadline passed without a report.
+    ReservationExpired(ReservationEnded),
+    /// A report gave the value part of a reservation back.
+    ReservationReleased(ReservationEnded),
+}
+
+impl Body {
+    /// The word for this kind (AADP §14.2).
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::ApprovalTransition(_) => "approval_transition",
+            Self::Decision(_) => "decision",
+            Self::ExecIntent(_) => "exec_intent",
+            Self::ExecResult(_) => "exec_result",
+            Self::KillSwitch(_) => "kill_switch",
+            Self::MalformedRequest(_) => "malformed_request",
+            Self::PolicyChange(_) => "policy_change",
+            Self::ReplayMismatch(_) => "replay_mismatch",
+            Self::ReportNoted(_) => "report_noted",
+            Self::ReportRefused(_) => "report_refused",
+            Self::ReservationExpired(_) => "reservation_expired",
+            Self::ReservationReleased(_) => "reservation_released",
+        }
+    }
+}
+
+/// A decision, with everything that is needed to derive it again (AADP §10 of the draft, §14.1).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the tables of AADP §10 and §14.3 are the documentation")]
+pub struct Decided {
+    pub action_type: ActionType,
+    /// When the approval opened here must be decided and used.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub approval_deadline: Option<Stamp>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub approval_id: Option<ApprovalId>,
+    /// As presented; it may name nothing.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub approval_ref: Option<ApprovalId>,
+    pub approval_ref_status: ApprovalRefStatus,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub budget: Option<BudgetObject>,
+    /// What was drawn from value budgets.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cost: Option<Amount>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cost_eur: Option<Amount>,
+    pub created_at: Stamp,
+    /// When the permit and its reservation end.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub deadline: Option<Stamp>,
+    pub detail: String,
+    /// The exact deltas of the reservation.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub draws: Vec<Draw>,
+    pub effective_tier: Tier,
+    /// Labels that the policy and its parameter rules gave this action.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub effects: Vec<String>,
+    pub nominal_tier: Tier,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub obligations: Vec<Obligation>,
+    /// Exactly as received.
+    pub params: String,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub parent_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub permit_digest: Option<Hash>,
+    pub rationale: String,
+    pub reason: Reason,
+    /// What a replay must repeat.
+    pub request_digest: Hash,
+    pub request_id: RequestId,
+    /// The proposal whose approval this decision consumed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub resumes: Option<EvidenceIndex>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub session_id: Option<String>,
+    pub source: Source,
+    pub trace: Vec<Check>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub undo_until: Option<Stamp>,
+    pub verdict: Verdict,
+}
+
+/// What became of a presented `approval_ref` (AADP §11.4). Evidence only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the table of AADP §11.4 is the documentation")]
+pub enum ApprovalRefStatus {
+    Absent,
+    Honored,
+    Expired,
+    Consumed,
+    Unknown,
+    ActionMismatch,
+    PrincipalMismatch,
+}
+
+/// One step of the evaluation (AADP §14.4).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// Which check.
+    pub check: String,
+    /// What it demands.
+    pub condition: String,
+    /// How it went.
+    pub result: CheckResult,
+    /// Which rule of the policy.
+    pub rule: String,
+    /// What it saw; `none` when nothing was there.
+    pub value: String,
+}
+
+/// How a check went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "three words that say themselves")]
+pub enum CheckResult {
+    Pass,
+    Fail,
+    Unresolved,
+}
+
+/// What kind of quantity a budget counts (AADP §9.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BudgetKind {
+    /// Calls.
+    Rate,
+    /// An amount of a unit.
+    Value,
+}
+
+/// One delta of a reservation, with the window that it was taken from: later events act on that window, whatever
+/// the clock says by then.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Draw {
+    /// How much.
+    pub amount: Amount,
+    /// Start of the bucket of a rolling window, in milliseconds; 0 in a calendar window.
+    pub bucket: i64,
+    /// Which budget.
+    pub budget: String,
+    /// Calls or value.
+    pub kind: BudgetKind,
+    /// The principal or session whose counter this is.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub scope: Option<String>,
+    /// `2026-08-17`, `2026-08`, or the rolling duration.
+    pub window: String,
+}
+
+/// The end of an intent (AADP §9.4, §10.5).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the table of AADP §10.3 is the documentation")]
+pub struct ExecResult {
+    pub action_type: ActionType,
+    pub completed_at: Stamp,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub error: Option<String>,
+    /// The intent.
+    pub intent: EvidenceIndex,
+    pub no_effect: bool,
+    /// `no_effect` was set where it means nothing.
+    pub no_effect_ignored: bool,
+    pub outcome: Outcome,
+    /// Exactly as received.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub payload: Option<String>,
+    pub permit_digest: Hash,
+    pub request_id: RequestId,
+    /// `null` for `not_attempted` and `timeout`: nobody knows, or nothing was tried.
+    pub success: Option<bool>,
+}
+
+/// A report about a decision that gave no permit (AADP §10.5).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the table of AADP §10.3 is the documentation")]
+pub struct ReportNoted {
+    pub completed_at: Stamp,
+    /// The decision, if this principal has one under that request id.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub decision: Option<EvidenceIndex>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub error: Option<String>,
+    pub outcome: Outcome,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub payload: Option<String>,
+    pub request_id: RequestId,
+}
+
+/// A report that was not taken (AADP §12).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the table of AADP §10.3 is the documentation")]
+pub struct ReportRefused {
+    pub completed_at: Stamp,
+    pub detail: String,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub error: Option<String>,
+    /// The intent, when the presented identifier is a permit, whoever owns it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub intent: Option<EvidenceIndex>,
+    pub outcome: Outcome,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub payload: Option<String>,
+    /// Digest of the presented identifier.
+    pub permit_digest: Hash,
+    pub reason: Reason,
+}
+
+/// A reservation was released or has expired; `reason` tells which (AADP §9.4).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the field list of AADP §9.4 is the documentation")]
+pub struct ReservationEnded {
+    pub action_type: ActionType,
+    pub detail: String,
+    pub intent: EvidenceIndex,
+    pub permit_digest: Hash,
+    pub reason: String,
+    /// What went back to its counter.
+    pub released: Vec<Draw>,
+    pub request_id: RequestId,
+}
+
+/// An approval changed its state (AADP §11.2).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the list of AADP §11.1 is the documentation")]
+pub struct ApprovalTransition {
+    pub approval_id: ApprovalId,
+    pub from: ApprovalState,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub note: Option<String>,
+    /// The entry that opened the approval.
+    pub proposal: EvidenceIndex,
+    pub to: ApprovalState,
+}
+
+/// The life of an approval (AADP §11.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "the state list of AADP §11.2 is the documentation")]
+pub enum ApprovalState {
+    Pending,
+    Approved,
+    Denied,
+    Expired,
+    Consumed,
+}
+
+/// The switch was set (AADP §7).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KillSwitchSet {
+    /// On or off.
+    pub engaged: bool,
+    /// On release: whether the policy changed while it was engaged.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub lift: Option<LiftReport>,
+    /// Free label of the operator.
+    pub origin: String,
+}
+
+/// What a release says about the policy during the episode (AADP §7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "three words that say themselves")]
+pub enum LiftReport {
+    Changed,
+    Unchanged,
+    NoEpisode,
+}
+
+/// A body that was not a request, and where it arrived.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MalformedRequest {
+    /// `decide` or `report`.
+    pub operation: String,
+    /// What arrived.
+    pub request: Malformed,
+}
+
+/// A policy became the policy in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyChange {
+    /// SHA-256 of `document`.
+    pub digest: PolicyDigest,
+    /// The policy in its canonical form, whole.
+    pub document: String,
+    /// What was in force before.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub previous: Option<PolicyDigest>,
+}
+
+/// A request id was used again for something else (AADP §12).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplayMismatch {
+    /// `request` or `principal`.
+    pub differs: String,
+    /// The entry that holds the original.
+    pub original: EvidenceIndex,
+    /// Digest of what came now.
+    pub request_digest: Hash,
+    /// The id.
+    pub request_id: RequestId,
+}

@@ -1,0 +1,244 @@
+//! Folding: one fact into state.
+//! Absent on purpose: judgement and failure. INVARIANT (total): every decodable event folds on every state; only the
+//! store below can fail. Arithmetic clamps instead of failing, because a node that stops here stops all of them.
+
+use std::sync::Arc;
+
+use crate::event::{ApprovalState, Body, Decided, Draw, Event, KillSwitchSet, PolicyChange};
+use crate::evidence;
+use crate::exact::Amount;
+use crate::ids::{Hash, PermitId};
+use crate::json;
+use crate::policy::{PolicySet, Window};
+use crate::reply::Verdict;
+use crate::state::{
+    ApprovalRecord, Counter, CounterKey, KillSwitch, Meta, Overlay, PermitRecord, PermitStatus, Read, ReadError,
+    RequestRecord, Spent,
+};
+
+/// Adds one event to the state.
+pub fn fold<R: Read>(state: &mut Overlay<R>, event: &Event) -> Result<(), ReadError> {
+    let entry = &event.entry;
+    let mut meta = state.meta()?;
+    match &entry.body {
+        Body::Decision(decided) => decision(state, &mut meta, event, decided)?,
+        Body::ExecIntent(decided) => {
+            decision(state, &mut meta, event, decided)?;
+            intent(state, &mut meta, event, decided)?;
+        }
+        Body::ExecResult(_) => result(state, &mut meta, event.permit_id.as_ref())?,
+        Body::ReservationReleased(ended) => release(state, event.permit_id.as_ref(), &ended.released)?,
+        Body::ReservationExpired(_) => expiry(state, &mut meta, event.permit_id.as_ref())?,
+        Body::ApprovalTransition(change) => {
+            if let Some(mut approval) = state.approval(&change.approval_id)? {
+                leave_pending(&mut meta, approval.state);
+                approval.state = change.to;
+                if matches!(change.to, ApprovalState::Approved | ApprovalState::Denied) {
+                    approval.decided_by = Some(entry.principal.clone());
+                    approval.decided_at = Some(entry.at);
+                    approval.note.clone_from(&change.note);
+                }
+                state.put_approval(change.approval_id.clone(), approval);
+            }
+        }
+        Body::KillSwitch(set) => kill_switch(&mut meta, event, set),
+        Body::PolicyChange(change) => policy_change(state, &mut meta, change),
+        Body::MalformedRequest(_) | Body::ReplayMismatch(_) | Body::ReportNoted(_) | Body::ReportRefused(_) => {}
+    }
+    meta.last_stamp = meta.last_stamp.max(entry.at);
+    meta.next_index = entry.index.next();
+    meta.chain_head = evidence::hash(&event.bytes);
+    state.put_entry(entry.index, event.bytes.clone());
+    state.put_meta(meta);
+    Ok(())
+}
+
+fn decision<R: Read>(state: &mut Overlay<R>, meta: &mut Meta, event: &Event, decided: &Decided) -> Result<(), ReadError> {
+    let entry = &event.entry;
+    let record = RequestRecord {
+        digest: decided.request_digest,
+        index: entry.index,
+        permit_id: event.permit_id.clone(),
+        principal: entry.principal.clone(),
+    };
+    state.put_request(decided.request_id.clone(), record);
+    // INVARIANT (single use): a decision that honoured an approval consumes it, whatever the verdict.
+    if let (Some(id), Some(_)) = (&decided.approval_ref, decided.resumes) {
+        if let Some(mut approval) = state.approval(id)? {
+            leave_pending(meta, approval.state);
+            approval.state = ApprovalState::Consumed;
+            approval.consumed_by = Some(entry.index);
+            state.put_approval(id.clone(), approval);
+        }
+    }
+    if let (Verdict::Propose, Some(id), Some(deadline)) = (decided.verdict, &decided.approval_id, decided.approval_deadline) {
+        meta.pending_approvals = meta.pending_approvals.saturating_add(1);
+        let params_digest = json::parse(decided.params.as_bytes())
+            .map_or_else(|_| Hash::of(decided.params.as_bytes()), |params| Hash::of(json::canonical(&params).as_bytes()));
+        let approval = ApprovalRecord {
+            approval_id: id.clone(),
+            action_type: decided.action_type.clone(),
+            consumed_by: None,
+            cost_eur: decided.cost_eur,
+            created: entry.at,
+            deadline,
+            decided_at: None,
+            decided_by: None,
+            nominal_tier: decided.nominal_tier,
+            note: None,
+            params: decided.params.clone(),
+            params_digest,
+            proposal: entry.index,
+            proposer: entry.principal.clone(),
+            rationale: decided.rationale.clone(),
+            reason: decided.reason,
+            request_id: decided.request_id.clone(),
+            state: ApprovalState::Pending,
+        };
+        state.put_approval(id.clone(), approval);
+    }
+    Ok(())
+}
+
+fn intent<R: Read>(state: &mut Overlay<R>, meta: &mut Meta, event: &Event, decided: &Decided) -> Result<(), ReadError> {
+    let Some(permit_id) = &event.permit_id else { return Ok(()) };
+    let entry = &event.entry;
+    for draw in &decided.draws {
+        reserve(state, draw)?;
+    }
+    meta.open_permits = meta.open_permits.saturating_add(1);
+    let permit = PermitRecord {
+        action_type: decided.action_type.clone(),
+        at: entry.at,
+        deadline: decided.deadline.unwrap_or(entry.at),
+        draws: decided.draws.clone(),
+        index: entry.index,
+        principal: entry.principal.clone(),
+        request_id: decided.request_id.clone(),
+        status: PermitStatus::Held,
+    };
+    state.put_permit(permit_id.clone(), permit);
+    Ok(())
+}
+
+fn result<R: Read>(state: &mut Overlay<R>, meta: &mut Meta, permit_id: Option<&PermitId>) -> Result<(), ReadError> {
+    let Some((permit_id, mut permit)) = open_permit(state, permit_id)? else { return Ok(()) };
+    for draw in std::mem::take(&mut permit.draws) {
+        change(state, &draw, |spent| {
+            spent.reserved = spent.reserved.minus_clamped(draw.amount);
+            spent.settled = spent.settled.checked_add(draw.amount).unwrap_or(spent.settled);
+        })?;
+    }
+    if permit.status == PermitStatus::Held {
+        permit.status = PermitStatus::Settled;
+    }
+    meta.open_permits = meta.open_permits.saturating_sub(1);
+    state.put_permit(permit_id, permit);
+    Ok(())
+}
+
+/// Gives the named draws back; what remains is settled by the result that follows in the same log entry.
+fn release<R: Read>(state: &mut Overlay<R>, permit_id: Option<&PermitId>, released: &[Draw]) -> Result<(), ReadError> {
+    let Some((permit_id, mut permit)) = open_permit(state, permit_id)? else { return Ok(()) };
+    for draw in released {
+        if let Some(position) = permit.draws.iter().position(|held| held == draw) {
+            permit.draws.remove(position);
+            change(state, draw, |spent| spent.reserved = spent.reserved.minus_clamped(draw.amount))?;
+        }
+    }
+    permit.status = PermitStatus::Released;
+    state.put_permit(permit_id, permit);
+    Ok(())
+}
+
+fn expiry<R: Read>(state: &mut Overlay<R>, meta: &mut Meta, permit_id: Option<&PermitId>) -> Result<(), ReadError> {
+    let Some((permit_id, mut permit)) = open_permit(state, permit_id)? else { return Ok(()) };
+    for draw in std::mem::take(&mut permit.draws) {
+        change(state, &draw, |spent| spent.reserved = spent.reserved.minus_clamped(draw.amount))?;
+    }
+    permit.status = PermitStatus::Expired;
+    meta.open_permits = meta.open_permits.saturating_sub(1);
+    state.put_permit(permit_id, permit);
+    Ok(())
+}
+
+/// A permit that has not ended: held, or released and waiting for the result of the same log entry.
+fn open_permit<R: Read>(state: &Overlay<R>, permit_id: Option<&PermitId>) -> Result<Option<(PermitId, PermitRecord)>, ReadError> {
+    let Some(id) = permit_id else { return Ok(None) };
+    let permit = state.permit(id)?.filter(|permit| matches!(permit.status, PermitStatus::Held | PermitStatus::Released));
+    Ok(permit.map(|permit| (id.clone(), permit)))
+}
+
+fn reserve<R: Read>(state: &mut Overlay<R>, draw: &Draw) -> Result<(), ReadError> {
+    let key = counter_key(draw);
+    if draw.scope.is_some() && state.counter(&key)?.is_none() {
+        let all = CounterKey { scope: None, ..key.clone() };
+        let mut counter = state.counter(&all)?.unwrap_or_default();
+        counter.scopes = counter.scopes.saturating_add(1);
+        state.put_counter(all, counter);
+    }
+    let mut counter = state.counter(&key)?.unwrap_or_default();
+    forget_old_buckets(&mut counter, draw);
+    let spent = counter.buckets.entry(draw.bucket).or_default();
+    spent.reserved = spent.reserved.checked_add(draw.amount).unwrap_or(spent.reserved);
+    state.put_counter(key, counter);
+    Ok(())
+}
+
+/// Drops the buckets that a rolling window can no longer see, so that a counter stays small.
+fn forget_old_buckets(counter: &mut Counter, draw: &Draw) {
+    if let Ok(Window::Rolling(length_ms)) = Window::try_from(draw.window.clone()) {
+        let first = draw.bucket.saturating_sub(length_ms).saturating_sub(Window::bucket_ms(length_ms));
+        counter.buckets = counter.buckets.split_off(&first);
+    }
+}
+
+fn change<R: Read>(state: &mut Overlay<R>, draw: &Draw, with: impl Fn(&mut Spent)) -> Result<(), ReadError> {
+    let key = counter_key(draw);
+    if let Some(mut counter) = state.counter(&key)? {
+        // A bucket that has left its window takes its reservations with it.
+        if let Some(spent) = counter.buckets.get_mut(&draw.bucket) {
+            with(spent);
+            if *spent == (Spent { reserved: Amount::ZERO, settled: Amount::ZERO }) && draw.bucket != 0 {
+                counter.buckets.remove(&draw.bucket);
+            }
+        }
+        state.put_counter(key, counter);
+    }
+    Ok(())
+}
+
+fn counter_key(draw: &Draw) -> CounterKey {
+    CounterKey { budget: draw.budget.clone(), window: draw.window.clone(), scope: draw.scope.clone() }
+}
+
+fn leave_pending(meta: &mut Meta, state: ApprovalState) {
+    if state == ApprovalState::Pending {
+        meta.pending_approvals = meta.pending_approvals.saturating_sub(1);
+    }
+}
+
+fn kill_switch(meta: &mut Meta, event: &Event, set: &KillSwitchSet) {
+    let continued = set.engaged && meta.kill_switch.engaged;
+    let before = std::mem::take(&mut meta.kill_switch);
+    meta.kill_switch = KillSwitch {
+        engaged: set.engaged,
+        by: Some(event.entry.principal.clone()),
+        origin: Some(set.origin.clone()),
+        since: if continued { before.since } else { Some(event.entry.at) },
+        baseline: if continued { before.baseline } else { meta.active_policy.clone().filter(|_| set.engaged) },
+        policy_changed: continued && before.policy_changed,
+    };
+}
+
+fn policy_change<R: Read>(state: &mut Overlay<R>, meta: &mut Meta, change: &PolicyChange) {
+    if meta.kill_switch.engaged && meta.active_policy.as_ref() != Some(&change.digest) {
+        meta.kill_switch.policy_changed = true;
+    }
+    meta.active_policy = Some(change.digest.clone());
+    // A document that this version cannot compile stays readable in evidence; deciding under it is refused as
+    // unavailable until a version that can takes over.
+    if let Ok(policy) = PolicySet::from_canonical(&change.document) {
+        state.put_policy(change.digest.clone(), Arc::new(policy));
+    }
+}

@@ -1,0 +1,27 @@
+//! The decision core of Placet: policy, evaluation, folding and evidence, as functions of their arguments.
+//!
+//! ```text
+//! evaluate(state, call, at, entropy) -> answer + events      judges; reads state, writes nothing
+//! fold(state, event)                                         adds one fact to state; total
+//! ```
+//!
+//! Absent on purpose: IO, async, clocks, randomness and binary floats. The same log gives the same bytes on every
+//! node. Rooms in reading order: [`request`], [`policy`], [`state`], [`evaluate`], [`event`], [`fold`],
+//! [`evidence`], [`op`].
+
+pub mod cluster;
+pub mod evaluate;
+pub mod event;
+pub mod evidence;
+pub mod exact;
+pub mod fold;
+pub mod ids;
+pub mod json;
+pub mod limits;
+pub mod op;
+pub mod policy;
+pub mod query;
+pub mod reply;
+pub mod request;
+pub mod stamp;
+pub mod state;

@@ -1,0 +1,48 @@
+//! Every bound of the decision core, each with its reason. Bounds of doors and of consensus live in their crates.
+
+/// Largest body of one message, in bytes (AADP §18.1).
+pub const BODY_BYTES_MAX: usize = 1 << 20;
+
+/// Deepest nesting of received JSON (AADP §18.1); the parser recurses, so this also bounds its stack.
+pub const JSON_DEPTH_MAX: usize = 64;
+
+/// Most digits in a JSON number token (AADP §18.1).
+pub const NUMBER_DIGITS_MAX: usize = 64;
+
+/// Largest magnitude of a JSON number's exponent (AADP §18.1).
+pub const NUMBER_EXPONENT_MAX: i32 = 64;
+
+/// Longest action type, in octets (AADP §3.1).
+pub const ACTION_TYPE_BYTES_MAX: usize = 255;
+
+/// Longest opaque string member (`session_id`, `parent_id`, `approval_ref`): identifiers, not documents.
+pub const OPAQUE_BYTES_MAX: usize = 1024;
+
+/// How much of an unparseable body its evidence entry keeps, beside the digest of the whole. Enough to see what a
+/// client sent; small enough that a stream of rubbish does not fill the log at the rate of its own size.
+pub const MALFORMED_KEPT_BYTES_MAX: usize = 16 << 10;
+
+/// Buckets of one rolling window: more buckets are finer, fewer are cheaper to add up.
+pub const ROLLING_BUCKETS: i64 = 64;
+
+/// Live counters of one budget that has one counter per principal or session. The bound refuses, it never evicts:
+/// a counter that is forgotten is a budget that starts again.
+pub const SCOPED_COUNTERS_MAX: u64 = 100_000;
+
+/// Largest policy document, in bytes.
+pub const POLICY_BYTES_MAX: usize = 1 << 20;
+
+/// Mistakes reported for one policy document before the loader stops looking.
+pub const POLICY_MISTAKES_MAX: usize = 100;
+
+/// Longest label of a kill-switch operation or of an approver's note.
+pub const LABEL_BYTES_MAX: usize = 1024;
+
+/// Reservation deadline where the policy names none, in milliseconds.
+pub const EXECUTE_WITHIN_MS_DEFAULT: i64 = 600_000;
+
+/// Approval time to live where the policy names none, in milliseconds (AADP §11.2).
+pub const APPROVAL_TTL_MS_DEFAULT: i64 = 3_600_000;
+
+/// Undo window where the policy names none, in milliseconds (AADP §8.1).
+pub const UNDO_WINDOW_MS_DEFAULT: i64 = 900_000;

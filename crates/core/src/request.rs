@@ -1,0 +1,348 @@
+//! Requests, parsed at the door (AADP §10.1, §10.3): inside, a request cannot be malformed.
+//! Absent on purpose: judgement. A body that cannot be parsed becomes a [`Malformed`], which is itself recorded.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::exact::Amount;
+use crate::ids::{ActionType, ApprovalId, Hash, PermitId, RequestId, hex};
+use crate::json::{self, Json, JsonError, Member};
+use crate::limits::{ACTION_TYPE_BYTES_MAX, MALFORMED_KEPT_BYTES_MAX, OPAQUE_BYTES_MAX};
+use crate::reply::Protocol;
+use crate::stamp::Stamp;
+
+/// Who built the request (AADP §3.1); informational.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "the table of AADP §3.1 is the documentation")]
+pub enum Source {
+    Scheduler,
+    Rule,
+    Llm,
+    Ui,
+    Undo,
+    System,
+}
+
+impl Source {
+    fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "scheduler" => Self::Scheduler,
+            "rule" => Self::Rule,
+            "llm" => Self::Llm,
+            "ui" => Self::Ui,
+            "undo" => Self::Undo,
+            "system" => Self::System,
+            _ => return None,
+        })
+    }
+}
+
+/// A decide request that is well formed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the table of AADP §10.1 is the documentation")]
+pub struct DecideRequest {
+    pub protocol: Protocol,
+    pub request_id: RequestId,
+    pub action_type: ActionType,
+    /// The arguments, by name.
+    pub params: BTreeMap<String, Json>,
+    /// The arguments exactly as received.
+    pub params_raw: String,
+    pub source: Source,
+    pub rationale: String,
+    pub session_id: Option<String>,
+    pub cost_eur: Option<Amount>,
+    pub created_at: Stamp,
+    pub parent_id: Option<String>,
+    pub approval_ref: Option<ApprovalId>,
+}
+
+impl DecideRequest {
+    /// Reads the body of `POST /v1/decide`.
+    pub fn parse(body: &[u8]) -> Result<Self, Malformed> {
+        let members = json::parse_members(body).map_err(|error| Malformed::json(body, &error))?;
+        let fields = Fields { members: &members };
+        let request_id = fields.text("request_id").ok().flatten().and_then(RequestId::parse);
+        Self::from_fields(&fields).map_err(|detail| Malformed::field(body, request_id, detail))
+    }
+
+    fn from_fields(fields: &Fields<'_>) -> Result<Self, String> {
+        let protocol = fields.protocol()?;
+        let request_id = fields.required("request_id")?;
+        let request_id = RequestId::parse(request_id)
+            .ok_or_else(|| format!("`request_id` is `{}`, not a UUID such as `0d9c1f3e-…`", clip(request_id)))?;
+        let action_type = fields.required("action_type")?;
+        if !is_action_type(action_type) {
+            return Err(format!(
+                "`action_type` is `{}`; it is 1 to {ACTION_TYPE_BYTES_MAX} ASCII characters, a letter or `_` first, \
+                 then letters, digits, `_`, `.`, `:` or `-`",
+                clip(action_type)
+            ));
+        }
+        let (params, params_raw) = match fields.members.get("params") {
+            Some(Member { value: Json::Object(params), raw }) => (params.clone(), (*raw).to_owned()),
+            Some(Member { value: Json::Null, .. }) | None => return Err("`params` is missing; it is an object".into()),
+            Some(_) => return Err("`params` is not an object".into()),
+        };
+        let source = fields.required("source")?;
+        let source = Source::parse(source).ok_or_else(|| {
+            format!("`source` is `{}`; it is scheduler, rule, llm, ui, undo or system", clip(source))
+        })?;
+        let rationale = fields.required("rationale")?.to_owned();
+        let cost_eur = match fields.text("cost_eur").map_err(|_| "`cost_eur` is not a string; money is a decimal string such as \"40.00\"".to_owned())? {
+            None => None,
+            Some(text) => Some(
+                Amount::parse(text)
+                    .filter(|amount| !amount.is_negative())
+                    .ok_or_else(|| format!("`cost_eur` is `{}`, not a decimal string of zero or more that fits 28 digits", clip(text)))?,
+            ),
+        };
+        let approval_ref = match fields.opaque("approval_ref")? {
+            Some("") => return Err("`approval_ref` is empty".into()),
+            other => other.map(ApprovalId::new),
+        };
+        Ok(Self {
+            protocol,
+            request_id,
+            action_type: ActionType::new(action_type),
+            params,
+            params_raw,
+            source,
+            rationale,
+            session_id: fields.opaque("session_id")?.map(str::to_owned),
+            cost_eur,
+            created_at: fields.instant("created_at")?,
+            parent_id: fields.opaque("parent_id")?.map(str::to_owned),
+            approval_ref,
+        })
+    }
+
+    /// The canonical text of the arguments (AADP §11.4): spelling removed, values kept.
+    pub fn params_canonical(&self) -> String {
+        json::canonical(&Json::Object(self.params.clone()))
+    }
+
+    /// What a replay must repeat (AADP §12): action type, params, cost, parent and approval reference.
+    pub fn digest(&self, params_canonical: &str) -> Hash {
+        let cost = self.cost_eur.map(|cost| cost.to_string());
+        let parts = [
+            Some(self.action_type.as_str()),
+            Some(params_canonical),
+            cost.as_deref(),
+            self.parent_id.as_deref(),
+            self.approval_ref.as_ref().map(ApprovalId::as_str),
+        ];
+        digest_parts("placet/request/1", &parts)
+    }
+}
+
+/// What the enforcement point says happened (AADP §10.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the list of AADP §10.5 is the documentation")]
+pub enum Outcome {
+    Success,
+    Failure,
+    Timeout,
+    NotAttempted,
+}
+
+/// Which decision a report is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReportSubject {
+    /// A permit: the report settles it.
+    Permit(PermitId),
+    /// A decision without a permit: the report is kept as information (AADP §10.5).
+    Request(RequestId),
+}
+
+/// A report request that is well formed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the table of AADP §10.3 is the documentation")]
+pub struct ReportRequest {
+    pub protocol: Protocol,
+    pub subject: ReportSubject,
+    pub outcome: Outcome,
+    /// The payload exactly as received.
+    pub payload_raw: Option<String>,
+    pub error: Option<String>,
+    pub completed_at: Stamp,
+    pub no_effect: bool,
+}
+
+impl ReportRequest {
+    /// Reads the body of `POST /v1/report`.
+    pub fn parse(body: &[u8]) -> Result<Self, Malformed> {
+        let members = json::parse_members(body).map_err(|error| Malformed::json(body, &error))?;
+        let fields = Fields { members: &members };
+        Self::from_fields(&fields).map_err(|detail| Malformed::field(body, None, detail))
+    }
+
+    fn from_fields(fields: &Fields<'_>) -> Result<Self, String> {
+        let protocol = fields.protocol()?;
+        let subject = match (fields.opaque("permit_id")?, fields.opaque("request_id")?) {
+            (Some(""), _) => return Err("`permit_id` is empty".into()),
+            (Some(permit), _) => ReportSubject::Permit(PermitId::new(permit)),
+            (None, Some(request)) => ReportSubject::Request(
+                RequestId::parse(request).ok_or_else(|| format!("`request_id` is `{}`, not a UUID", clip(request)))?,
+            ),
+            (None, None) => return Err("`permit_id` is missing".into()),
+        };
+        let outcome = match fields.required("outcome")? {
+            "success" => Outcome::Success,
+            "failure" => Outcome::Failure,
+            "timeout" => Outcome::Timeout,
+            "not_attempted" => Outcome::NotAttempted,
+            other => {
+                return Err(format!("`outcome` is `{}`; it is success, failure, timeout or not_attempted", clip(other)));
+            }
+        };
+        let payload_raw = match fields.members.get("payload") {
+            None | Some(Member { value: Json::Null, .. }) => None,
+            Some(Member { value: Json::Object(_), raw }) => Some((*raw).to_owned()),
+            Some(_) => return Err("`payload` is neither an object nor null".into()),
+        };
+        let no_effect = match fields.members.get("no_effect").map(|member| &member.value) {
+            None | Some(Json::Null) => false,
+            Some(Json::Bool(flag)) => *flag,
+            Some(_) => return Err("`no_effect` is neither true nor false".into()),
+        };
+        Ok(Self {
+            protocol,
+            subject,
+            outcome,
+            payload_raw,
+            error: fields.text("error")?.map(str::to_owned),
+            completed_at: fields.instant("completed_at")?,
+            no_effect,
+        })
+    }
+}
+
+/// A body that is not a request. Recorded with the digest of its bytes (AADP §6.3).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Malformed {
+    /// Length of the whole body.
+    pub bytes: u64,
+    /// Which field, what was found, which form is accepted.
+    pub detail: String,
+    /// BLAKE3 of the whole body.
+    pub digest: Hash,
+    /// `field`, or a kind of [`JsonError`].
+    pub kind: String,
+    /// The beginning of the body, as text, or as `hex:` where it is not UTF-8.
+    pub received: String,
+    /// Whether `received` holds less than the whole body.
+    pub received_clipped: bool,
+    /// The request id, if one could be read.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub request_id: Option<RequestId>,
+}
+
+impl Malformed {
+    /// A body that was never read whole or has a media type that is not JSON: what arrived, and why it was refused.
+    pub fn refused(body: &[u8], kind: &str, detail: &str) -> Self {
+        let head = body.get(..body.len().min(MALFORMED_KEPT_BYTES_MAX)).unwrap_or_default();
+        let received = match std::str::from_utf8(head) {
+            Ok(text) => text.to_owned(),
+            // Clipping may cut one character in two; what precedes it is still text.
+            Err(error) if head.len() < body.len() && error.error_len().is_none() => {
+                String::from_utf8_lossy(head.get(..error.valid_up_to()).unwrap_or_default()).into_owned()
+            }
+            Err(_) => format!("hex:{}", hex(head)),
+        };
+        Self {
+            bytes: u64::try_from(body.len()).unwrap_or(u64::MAX),
+            detail: detail.to_owned(),
+            digest: Hash::of(body),
+            kind: kind.to_owned(),
+            received,
+            received_clipped: head.len() < body.len(),
+            request_id: None,
+        }
+    }
+
+    fn json(body: &[u8], error: &JsonError) -> Self {
+        Self::refused(body, error.kind, &error.to_string())
+    }
+
+    fn field(body: &[u8], request_id: Option<RequestId>, detail: String) -> Self {
+        Self { request_id, ..Self::refused(body, "field", &detail) }
+    }
+}
+
+/// `^[A-Za-z_][A-Za-z0-9_.:-]*$`, at most 255 octets (AADP §3.1).
+pub fn is_action_type(text: &str) -> bool {
+    let first = text.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
+    let rest = text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b':' | b'-'));
+    first && rest && text.len() <= ACTION_TYPE_BYTES_MAX
+}
+
+/// BLAKE3 over tagged parts, each absent or preceded by its length, so that no two lists of parts share bytes.
+pub(crate) fn digest_parts(tag: &str, parts: &[Option<&str>]) -> Hash {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(tag.as_bytes());
+    for part in parts {
+        match part {
+            None => hasher.update(&[0]),
+            Some(text) => hasher
+                .update(&[1])
+                .update(&u64::try_from(text.len()).unwrap_or(u64::MAX).to_be_bytes())
+                .update(text.as_bytes()),
+        };
+    }
+    Hash(*hasher.finalize().as_bytes())
+}
+
+/// The members of a message, asked for by name. `null` is absence (AADP §10).
+struct Fields<'a> {
+    members: &'a BTreeMap<String, Member<'a>>,
+}
+
+impl Fields<'_> {
+    fn text(&self, name: &str) -> Result<Option<&str>, String> {
+        match self.members.get(name).map(|member| &member.value) {
+            None | Some(Json::Null) => Ok(None),
+            Some(Json::String(text)) => Ok(Some(text)),
+            Some(_) => Err(format!("`{name}` is not a string")),
+        }
+    }
+
+    fn required(&self, name: &str) -> Result<&str, String> {
+        self.text(name)?.ok_or_else(|| format!("`{name}` is missing"))
+    }
+
+    fn opaque(&self, name: &str) -> Result<Option<&str>, String> {
+        let text = self.text(name)?;
+        match text {
+            Some(long) if long.len() > OPAQUE_BYTES_MAX => {
+                Err(format!("`{name}` is longer than {OPAQUE_BYTES_MAX} bytes"))
+            }
+            other => Ok(other),
+        }
+    }
+
+    fn protocol(&self) -> Result<Protocol, String> {
+        let text = self.required("protocol")?;
+        Protocol::negotiate(text)
+            .ok_or_else(|| format!("`protocol` is `{}`; this decision point speaks aadp/0.1 and aadp/0.2", clip(text)))
+    }
+
+    fn instant(&self, name: &str) -> Result<Stamp, String> {
+        let text = self.required(name)?;
+        Stamp::parse(text)
+            .ok_or_else(|| format!("`{name}` is `{}`, not an instant in UTC such as 2026-08-17T09:00:00Z", clip(text)))
+    }
+}
+
+/// Received text for a message to a human: short, whatever the client sent.
+fn clip(text: &str) -> String {
+    const SHOWN_CHARS_MAX: usize = 60;
+    let mut shown: String = text.chars().take(SHOWN_CHARS_MAX).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    shown
+}

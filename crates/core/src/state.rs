@@ -1,0 +1,107 @@
+//! What the log adds up to: the records that evaluation reads and folding writes, behind one small [`Read`] port.
+//! Absent on purpose: where the records live. A node keeps them in a database, tests in ordered maps; an
+//! [`Overlay`] holds what was folded but is not applied yet.
+
+mod overlay;
+mod records;
+
+pub use overlay::{Changes, MemState, Overlay};
+pub use records::{
+    ApprovalRecord, Counter, CounterKey, KillSwitch, Meta, PermitRecord, PermitStatus, RequestRecord, Spent,
+};
+
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::ids::{ApprovalId, EvidenceIndex, PermitId, PolicyDigest, RequestId};
+use crate::policy::PolicySet;
+
+/// State could not be read. The operation fails as unavailable; nothing is decided on what is not known.
+#[derive(Debug, Error)]
+#[error("state cannot be read: {0}")]
+pub struct ReadError(pub String);
+
+/// The records of one domain, at one point of the log.
+pub trait Read {
+    /// Counters, switches and heads of the whole domain.
+    fn meta(&self) -> Result<Meta, ReadError>;
+    /// What a request id stands for.
+    fn request(&self, id: &RequestId) -> Result<Option<RequestRecord>, ReadError>;
+    /// A permit, open or closed.
+    fn permit(&self, id: &PermitId) -> Result<Option<PermitRecord>, ReadError>;
+    /// An approval, in any state.
+    fn approval(&self, id: &ApprovalId) -> Result<Option<ApprovalRecord>, ReadError>;
+    /// One counter of one budget.
+    fn counter(&self, key: &CounterKey) -> Result<Option<Counter>, ReadError>;
+    /// A published policy, parsed.
+    fn policy(&self, digest: &PolicyDigest) -> Result<Option<Arc<PolicySet>>, ReadError>;
+    /// The canonical bytes of an evidence entry.
+    fn entry(&self, index: EvidenceIndex) -> Result<Option<Vec<u8>>, ReadError>;
+}
+
+/// Listings of open work and of counters, in key order, a page at a time.
+pub trait List: Read {
+    /// Permits without a result, behind `after`, by intent.
+    fn open_permits(
+        &self,
+        after: Option<EvidenceIndex>,
+        limit: usize,
+    ) -> Result<Vec<(PermitId, PermitRecord)>, ReadError>;
+    /// Approvals that are pending or granted and not consumed, behind `after`, by id.
+    fn open_approvals(&self, after: Option<&ApprovalId>, limit: usize) -> Result<Vec<ApprovalRecord>, ReadError>;
+    /// All approvals, behind `after`, by id.
+    fn approvals(&self, after: Option<&ApprovalId>, limit: usize) -> Result<Vec<ApprovalRecord>, ReadError>;
+    /// Counters, behind `after`, by key.
+    fn counters(&self, after: Option<&CounterKey>, limit: usize) -> Result<Vec<(CounterKey, Counter)>, ReadError>;
+    /// Evidence entries behind `after`, oldest first.
+    fn entries(&self, after: EvidenceIndex, limit: usize) -> Result<Vec<(EvidenceIndex, Vec<u8>)>, ReadError>;
+}
+
+impl<R: Read + ?Sized> Read for &R {
+    fn meta(&self) -> Result<Meta, ReadError> {
+        (**self).meta()
+    }
+    fn request(&self, id: &RequestId) -> Result<Option<RequestRecord>, ReadError> {
+        (**self).request(id)
+    }
+    fn permit(&self, id: &PermitId) -> Result<Option<PermitRecord>, ReadError> {
+        (**self).permit(id)
+    }
+    fn approval(&self, id: &ApprovalId) -> Result<Option<ApprovalRecord>, ReadError> {
+        (**self).approval(id)
+    }
+    fn counter(&self, key: &CounterKey) -> Result<Option<Counter>, ReadError> {
+        (**self).counter(key)
+    }
+    fn policy(&self, digest: &PolicyDigest) -> Result<Option<Arc<PolicySet>>, ReadError> {
+        (**self).policy(digest)
+    }
+    fn entry(&self, index: EvidenceIndex) -> Result<Option<Vec<u8>>, ReadError> {
+        (**self).entry(index)
+    }
+}
+
+impl<R: Read + ?Sized> Read for Arc<R> {
+    fn meta(&self) -> Result<Meta, ReadError> {
+        (**self).meta()
+    }
+    fn request(&self, id: &RequestId) -> Result<Option<RequestRecord>, ReadError> {
+        (**self).request(id)
+    }
+    fn permit(&self, id: &PermitId) -> Result<Option<PermitRecord>, ReadError> {
+        (**self).permit(id)
+    }
+    fn approval(&self, id: &ApprovalId) -> Result<Option<ApprovalRecord>, ReadError> {
+        (**self).approval(id)
+    }
+    fn counter(&self, key: &CounterKey) -> Result<Option<Counter>, ReadError> {
+        (**self).counter(key)
+    }
+    fn policy(&self, digest: &PolicyDigest) -> Result<Option<Arc<PolicySet>>, ReadError> {
+        (**self).policy(digest)
+    }
+    fn entry(&self, index: EvidenceIndex) -> Result<Option<Vec<u8>>, ReadError> {
+        (**self).entry(index)
+    }
+}

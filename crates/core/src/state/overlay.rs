@@ -1,0 +1,244 @@
+//! Records that were folded and are not applied yet, over records that are; and the whole state in memory.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::Hash as StdHash;
+use std::sync::Arc;
+
+use super::{ApprovalRecord, Counter, CounterKey, Meta, PermitRecord, Read, ReadError, RequestRecord};
+use crate::ids::{ApprovalId, EvidenceIndex, PermitId, PolicyDigest, RequestId};
+use crate::policy::PolicySet;
+
+/// What folding wrote: each key once, with its last value.
+#[derive(Clone, Debug, Default)]
+#[expect(missing_docs, reason = "one field per kind of record")]
+pub struct Changes {
+    pub meta: Option<Meta>,
+    pub requests: HashMap<RequestId, RequestRecord>,
+    pub permits: HashMap<PermitId, PermitRecord>,
+    pub approvals: HashMap<ApprovalId, ApprovalRecord>,
+    pub counters: HashMap<CounterKey, Counter>,
+    /// Canonical documents of newly published policies.
+    pub policies: HashMap<PolicyDigest, Arc<PolicySet>>,
+    /// Canonical bytes of new entries.
+    pub entries: BTreeMap<EvidenceIndex, Vec<u8>>,
+}
+
+/// A value and the batch that wrote it.
+type Tagged<V> = (u64, V);
+
+/// Unapplied records over `base`. Batches are sealed in order, and forgotten in order once the base holds them.
+#[derive(Debug)]
+pub struct Overlay<R> {
+    base: R,
+    meta: Option<Meta>,
+    requests: HashMap<RequestId, Tagged<RequestRecord>>,
+    permits: HashMap<PermitId, Tagged<PermitRecord>>,
+    approvals: HashMap<ApprovalId, Tagged<ApprovalRecord>>,
+    counters: HashMap<CounterKey, Tagged<Counter>>,
+    policies: HashMap<PolicyDigest, Tagged<Arc<PolicySet>>>,
+    entries: HashMap<EvidenceIndex, Tagged<Vec<u8>>>,
+    batch: u64,
+    touched: Touched,
+    sealed: VecDeque<(u64, Touched)>,
+}
+
+/// The keys that one batch wrote.
+#[derive(Debug, Default)]
+struct Touched {
+    requests: Vec<RequestId>,
+    permits: Vec<PermitId>,
+    approvals: Vec<ApprovalId>,
+    counters: Vec<CounterKey>,
+    policies: Vec<PolicyDigest>,
+    entries: Vec<EvidenceIndex>,
+}
+
+impl<R: Read> Overlay<R> {
+    /// Nothing unapplied yet.
+    pub fn new(base: R) -> Self {
+        Self {
+            base,
+            meta: None,
+            requests: HashMap::new(),
+            permits: HashMap::new(),
+            approvals: HashMap::new(),
+            counters: HashMap::new(),
+            policies: HashMap::new(),
+            entries: HashMap::new(),
+            batch: 0,
+            touched: Touched::default(),
+            sealed: VecDeque::new(),
+        }
+    }
+
+    /// The records below.
+    pub fn base(&self) -> &R {
+        &self.base
+    }
+
+    /// Closes the current batch and returns its number.
+    pub fn seal(&mut self) -> u64 {
+        let number = self.batch;
+        self.sealed.push_back((number, std::mem::take(&mut self.touched)));
+        self.batch += 1;
+        number
+    }
+
+    /// Forgets the batches up to `number`: the base holds what they wrote. The work is the size of those batches.
+    pub fn forget(&mut self, number: u64) {
+        fn drop_keys<K: Eq + StdHash, V>(map: &mut HashMap<K, Tagged<V>>, keys: &[K], number: u64) {
+            for key in keys {
+                if map.get(key).is_some_and(|(tag, _)| *tag <= number) {
+                    map.remove(key);
+                }
+            }
+        }
+        while self.sealed.front().is_some_and(|(sealed, _)| *sealed <= number) {
+            let Some((_, keys)) = self.sealed.pop_front() else { break };
+            drop_keys(&mut self.requests, &keys.requests, number);
+            drop_keys(&mut self.permits, &keys.permits, number);
+            drop_keys(&mut self.approvals, &keys.approvals, number);
+            drop_keys(&mut self.counters, &keys.counters, number);
+            drop_keys(&mut self.policies, &keys.policies, number);
+            drop_keys(&mut self.entries, &keys.entries, number);
+        }
+    }
+
+    /// Everything that was folded, for one write.
+    pub fn into_changes(self) -> Changes {
+        fn bare<K: Eq + StdHash, V>(map: HashMap<K, Tagged<V>>) -> HashMap<K, V> {
+            map.into_iter().map(|(key, (_, value))| (key, value)).collect()
+        }
+        Changes {
+            meta: self.meta,
+            requests: bare(self.requests),
+            permits: bare(self.permits),
+            approvals: bare(self.approvals),
+            counters: bare(self.counters),
+            policies: bare(self.policies),
+            entries: self.entries.into_iter().map(|(key, (_, value))| (key, value)).collect(),
+        }
+    }
+
+    pub(crate) fn put_meta(&mut self, meta: Meta) {
+        self.meta = Some(meta);
+    }
+
+    pub(crate) fn put_request(&mut self, id: RequestId, record: RequestRecord) {
+        self.touched.requests.push(id.clone());
+        self.requests.insert(id, (self.batch, record));
+    }
+
+    pub(crate) fn put_permit(&mut self, id: PermitId, record: PermitRecord) {
+        self.touched.permits.push(id.clone());
+        self.permits.insert(id, (self.batch, record));
+    }
+
+    pub(crate) fn put_approval(&mut self, id: ApprovalId, record: ApprovalRecord) {
+        self.touched.approvals.push(id.clone());
+        self.approvals.insert(id, (self.batch, record));
+    }
+
+    pub(crate) fn put_counter(&mut self, key: CounterKey, counter: Counter) {
+        self.touched.counters.push(key.clone());
+        self.counters.insert(key, (self.batch, counter));
+    }
+
+    pub(crate) fn put_policy(&mut self, digest: PolicyDigest, policy: Arc<PolicySet>) {
+        self.touched.policies.push(digest.clone());
+        self.policies.insert(digest, (self.batch, policy));
+    }
+
+    pub(crate) fn put_entry(&mut self, index: EvidenceIndex, bytes: Vec<u8>) {
+        self.touched.entries.push(index);
+        self.entries.insert(index, (self.batch, bytes));
+    }
+}
+
+macro_rules! through {
+    ($self:ident, $map:ident, $key:ident, $read:ident) => {
+        match $self.$map.get($key) {
+            Some((_, value)) => Ok(Some(value.clone())),
+            None => $self.base.$read($key),
+        }
+    };
+}
+
+impl<R: Read> Read for Overlay<R> {
+    fn meta(&self) -> Result<Meta, ReadError> {
+        self.meta.clone().map_or_else(|| self.base.meta(), Ok)
+    }
+    fn request(&self, id: &RequestId) -> Result<Option<RequestRecord>, ReadError> {
+        through!(self, requests, id, request)
+    }
+    fn permit(&self, id: &PermitId) -> Result<Option<PermitRecord>, ReadError> {
+        through!(self, permits, id, permit)
+    }
+    fn approval(&self, id: &ApprovalId) -> Result<Option<ApprovalRecord>, ReadError> {
+        through!(self, approvals, id, approval)
+    }
+    fn counter(&self, key: &CounterKey) -> Result<Option<Counter>, ReadError> {
+        through!(self, counters, key, counter)
+    }
+    fn policy(&self, digest: &PolicyDigest) -> Result<Option<Arc<PolicySet>>, ReadError> {
+        through!(self, policies, digest, policy)
+    }
+    fn entry(&self, index: EvidenceIndex) -> Result<Option<Vec<u8>>, ReadError> {
+        match self.entries.get(&index) {
+            Some((_, bytes)) => Ok(Some(bytes.clone())),
+            None => self.base.entry(index),
+        }
+    }
+}
+
+/// The whole state in ordered maps: for tests, simulation and offline re-derivation.
+#[derive(Clone, Debug, Default)]
+#[expect(missing_docs, reason = "one field per kind of record")]
+pub struct MemState {
+    pub meta: Meta,
+    pub requests: BTreeMap<RequestId, RequestRecord>,
+    pub permits: BTreeMap<PermitId, PermitRecord>,
+    pub approvals: BTreeMap<ApprovalId, ApprovalRecord>,
+    pub counters: BTreeMap<CounterKey, Counter>,
+    pub policies: BTreeMap<PolicyDigest, Arc<PolicySet>>,
+    pub entries: BTreeMap<EvidenceIndex, Vec<u8>>,
+}
+
+impl MemState {
+    /// Takes what folding wrote. Evidence is only ever added.
+    pub fn write(&mut self, changes: Changes) {
+        self.meta = changes.meta.unwrap_or_else(|| self.meta.clone());
+        self.requests.extend(changes.requests);
+        self.permits.extend(changes.permits);
+        self.approvals.extend(changes.approvals);
+        self.counters.extend(changes.counters);
+        self.policies.extend(changes.policies);
+        for (index, bytes) in changes.entries {
+            self.entries.entry(index).or_insert(bytes);
+        }
+    }
+}
+
+impl Read for MemState {
+    fn meta(&self) -> Result<Meta, ReadError> {
+        Ok(self.meta.clone())
+    }
+    fn request(&self, id: &RequestId) -> Result<Option<RequestRecord>, ReadError> {
+        Ok(self.requests.get(id).cloned())
+    }
+    fn permit(&self, id: &PermitId) -> Result<Option<PermitRecord>, ReadError> {
+        Ok(self.permits.get(id).cloned())
+    }
+    fn approval(&self, id: &ApprovalId) -> Result<Option<ApprovalRecord>, ReadError> {
+        Ok(self.approvals.get(id).cloned())
+    }
+    fn counter(&self, key: &CounterKey) -> Result<Option<Counter>, ReadError> {
+        Ok(self.counters.get(key).cloned())
+    }
+    fn policy(&self, digest: &PolicyDigest) -> Result<Option<Arc<PolicySet>>, ReadError> {
+        Ok(self.policies.get(digest).cloned())
+    }
+    fn entry(&self, index: EvidenceIndex) -> Result<Option<Vec<u8>>, ReadError> {
+        Ok(self.entries.get(&index).cloned())
+    }
+}

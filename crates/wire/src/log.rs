@@ -1,0 +1,1 @@
+//! The codec of log records.
