@@ -1,0 +1,28 @@
+//! Runs the decision core under Raft: the leader evaluates calls and proposes facts, every node folds them.
+//!
+//! ```text
+//! Node::submit ─► Decider (leader) ─► Raft: log and fsync on a quorum ─► Applier (every node) ─► answers
+//!       └─ another node leads: Forward over the peer door
+//! ```
+//!
+//! Absent on purpose: judgement (`core` does it), disks (a store implements [`ports`]) and doors for clients. The
+//! only crate that names openraft. Architecture §1 and §3; rooms in reading order: [`options`], [`ports`], `types`,
+//! `decider`, `state_machine`, `log_store`, `snapshot`, `network`, `bootstrap`, `node`.
+
+mod bootstrap;
+mod decider;
+mod log_store;
+mod network;
+mod node;
+pub mod options;
+pub mod ports;
+mod snapshot;
+mod state_machine;
+mod types;
+
+#[cfg(feature = "conformance")]
+pub mod conformance;
+
+pub use network::server::{PeerService, serve_peers};
+pub use node::{Node, StartError};
+pub use options::{Clock, Options, PeerTls};

@@ -40,7 +40,7 @@ pub(super) fn decide(
     let policy = active_policy(state, meta)?;
     let approval = resolve_approval_ref(state, &recorder, &request, &params_canonical, policy.as_deref())?;
     let case = Case { state, meta, policy: policy.as_deref(), request: &request, recorder: &recorder, approval: &approval };
-    let judged = case.judge()?;
+    let judged = case.judge()?.named();
     let permit_id = (judged.verdict == Verdict::Permit).then(|| PermitId::from_random(entropy.permit));
     let approval_id = (judged.verdict == Verdict::Propose).then(|| ApprovalId::from_random(entropy.approval));
     let (deadline, undo_until, obligations) = match &permit_id {
@@ -175,6 +175,19 @@ impl Judged {
         self
     }
 
+    /// A tier above the policy's is answered only with the reason that names the escalation (AADP §9.7 of the draft);
+    /// where another check decided, the escalation stays in the trace.
+    fn named(mut self) -> Self {
+        let names_it = matches!(
+            self.reason,
+            Reason::TierConfirm | Reason::EffectFloor | Reason::NoCompensatingCommand | Reason::KillSwitch
+        );
+        if !names_it {
+            self.effective = self.effective.min(self.nominal);
+        }
+        self
+    }
+
     fn deny(self, reason: Reason, detail: impl Into<String>) -> Self {
         self.settle(Verdict::Deny, reason, detail)
     }
@@ -235,7 +248,6 @@ impl<R: Read> Case<'_, R> {
         if let Err(failure) = bounds::check(&action.bounds, &self.request.params) {
             let detail = format!("`{}` demands {}, found {}", failure.rule, failure.condition, failure.value);
             judged.check("bounds", &failure.rule, &failure.condition, failure.value, false);
-            judged.effective = judged.effective.max(nominal);
             return Ok(judged.deny(Reason::Bounds, detail));
         }
         judged.check("bounds", "bounds", "arguments inside the policy's bounds", "inside", true);

@@ -266,8 +266,8 @@ impl Loader {
             }
         }
         if self.dialect == Dialect::Placet {
-            if !fields.list("redact", &mut self.report).is_empty() {
-                self.report.mistake(fields.at, "`redact` is not enforced by this version; remove it");
+            if let Some((key, _)) = fields.take("redact") {
+                self.report.mistake(key.at, "`redact` is not enforced by this version; remove it");
             }
             match fields.text("on_timeout", &mut self.report) {
                 Some((at, word)) if word != "settle" => {

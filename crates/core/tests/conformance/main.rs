@@ -1,0 +1,11 @@
+//! AADP §23 on the decision core: every case a test named by its number, over the fixture of §23.1.
+//! Cases in which a cluster can matter run again over HTTP, in the workspace's `tests/`.
+
+mod approvals;
+mod budgets;
+mod evidence;
+mod fixture;
+mod idempotency;
+mod messages;
+mod ordering;
+mod properties;

@@ -1,0 +1,28 @@
+//! The doors of a decision point: HTTP/JSON and gRPC `placet.v1` (AADP §15). They authenticate, limit, decode, ask,
+//! and encode.
+//!
+//! ```text
+//! socket ─► listen (TLS, drain) ─► guard (roles, lanes, metrics) ─► http | grpc ─► Edge::ask ─► Pdp
+//! ```
+//!
+//! Absent on purpose: judgement, consensus and disk. Everything behind a door is the [`Pdp`] trait. Rooms in reading
+//! order: [`pdp`], [`roles`], [`auth`], [`reject`], [`edge`], [`http`], [`grpc`], [`tls`], [`listen`], [`telemetry`].
+
+pub mod auth;
+pub mod edge;
+pub mod grpc;
+mod guard;
+pub mod http;
+pub mod limits;
+pub mod listen;
+pub mod pdp;
+pub mod reject;
+pub mod roles;
+pub mod telemetry;
+pub mod tls;
+
+pub use auth::{Keyring, KeyringError};
+pub use edge::Edge;
+pub use listen::{ListenError, ServeError, check_listen, serve_grpc, serve_http};
+pub use pdp::Pdp;
+pub use tls::{TlsError, TlsFiles};

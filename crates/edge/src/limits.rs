@@ -1,0 +1,77 @@
+//! Every bound of the doors, each with its reason. Bounds of messages are the core's.
+
+use std::time::Duration;
+
+/// Decides and reports in work at once. Each holds at most one body, so this bounds the memory of a burst; what is
+/// over it is told to come back instead of waiting in a queue that nobody sees.
+pub const DECIDE_IN_FLIGHT_MAX: usize = 4096;
+
+/// All other calls in work at once: a lane of its own, so that the kill switch answers while decides are refused
+/// (AADP §16).
+pub const ADMIN_IN_FLIGHT_MAX: usize = 256;
+
+/// Calls in work at once on one gRPC stream: enough to fill a batch, too few for one client to hold the whole lane.
+pub const STREAM_IN_FLIGHT_MAX: usize = 256;
+
+/// Evidence tails open at once: each reads pages for as long as its client stays.
+pub const TAILS_MAX: usize = 64;
+
+/// Entries that a tail reads at a time: an entry may be as large as a request.
+pub const TAIL_PAGE: u32 = 64;
+
+/// How long a decision point that cannot announce new evidence is left alone between two looks.
+pub const EVIDENCE_POLL: Duration = Duration::from_millis(200);
+
+/// How often a watched health is asked.
+pub const HEALTH_POLL: Duration = Duration::from_secs(1);
+
+/// Connections of one door.
+pub const CONNECTIONS_MAX: usize = 8192;
+
+/// Streams of one HTTP/2 connection.
+pub const H2_STREAMS_MAX: u32 = 1024;
+
+/// How long a client may take over its TLS handshake, its first byte, and its HTTP/1 request head.
+pub const HEAD_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long a client may take over a body.
+pub const BODY_WITHIN: Duration = Duration::from_secs(30);
+
+/// How long a call waits for the decision point. Beyond it the answer is `unknown`.
+pub const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+
+/// An HTTP/2 connection that is silent this long is asked whether it still lives.
+pub const H2_PING_EVERY: Duration = Duration::from_secs(30);
+
+/// How long it may take to say so.
+pub const H2_PING_WITHIN: Duration = Duration::from_secs(20);
+
+/// How long calls in work may take after the door was told to close.
+pub const DRAIN_WITHIN: Duration = Duration::from_secs(25);
+
+/// What is read and thrown away of a body that is too large, so that its sender gets to read the answer.
+pub const DISCARD_BYTES_MAX: usize = 4 << 20;
+
+/// Largest body of an operator call: a few labels.
+pub const ADMIN_BODY_BYTES_MAX: usize = 64 << 10;
+
+/// Largest gRPC message: a decide whose text is over 1 MiB still gets a verdict, as it does over HTTP.
+pub const GRPC_MESSAGE_BYTES_MAX: usize = 4 << 20;
+
+/// Longest page of a listing.
+pub const PAGE_MAX: u32 = 1000;
+
+/// Page where the caller names no limit.
+pub const PAGE_DEFAULT: u32 = 100;
+
+/// Bytes of policy mistakes in gRPC metadata: clients bound their header lists, commonly at 8 KiB.
+pub const MISTAKES_METADATA_BYTES_MAX: usize = 4 << 10;
+
+/// Shortest bearer token: 16 characters of base64 are 96 bits.
+pub const TOKEN_CHARS_MIN: usize = 16;
+
+/// Longest bearer token.
+pub const TOKEN_CHARS_MAX: usize = 4096;
+
+/// Longest name of a principal.
+pub const PRINCIPAL_BYTES_MAX: usize = 255;

@@ -1,0 +1,34 @@
+//! What a door sees of a decision point.
+//! Absent on purpose: how it decides, where it keeps anything, and which node leads.
+
+use async_trait::async_trait;
+use placet_core::cluster::{ClusterView, Health, MembershipChange};
+use placet_core::ids::EvidenceIndex;
+use placet_core::op::{Answer, Call, Reject};
+
+use crate::limits::EVIDENCE_POLL;
+
+/// A decision point. Any node answers any call; where it must, it asks the leader.
+///
+/// Futures may be dropped at any time (clients leave): what was proposed by then goes on without them.
+#[async_trait]
+pub trait Pdp: Send + Sync + 'static {
+    /// Carries out one operation of an authenticated principal whose role was checked.
+    async fn submit(&self, call: Call) -> Result<Answer, Reject>;
+
+    /// The cluster as this node sees it.
+    async fn cluster(&self) -> ClusterView;
+
+    /// Whether this node can serve. Cheap: asked by probes.
+    async fn health(&self) -> Health;
+
+    /// Changes the members, and answers when the change is committed.
+    async fn change_membership(&self, change: MembershipChange) -> Result<ClusterView, Reject>;
+
+    /// Returns when there may be evidence behind `after`; may return early. Without an own implementation a tail
+    /// looks again after a pause.
+    async fn evidence_beyond(&self, after: EvidenceIndex) {
+        let _ = after;
+        tokio::time::sleep(EVIDENCE_POLL).await;
+    }
+}

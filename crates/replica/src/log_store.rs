@@ -1,0 +1,215 @@
+//! Raft's log and vote over the [`Log`] port, and the one thread that syncs.
+//! Absent on purpose: a cache (the store's write buffer is one) and waiting for a disk inside `append`.
+//!
+//! ```text
+//! append ─► unsynced write, readable at once ─► queue ─► sync thread: one sync for all queued ─► callbacks
+//! save_vote ─► synced write before it returns, so earlier appends are durable with it
+//! ```
+//!
+//! Raft §5.2, §5.3; the order of writes is INVARIANT (order) of the port.
+
+use std::fmt;
+use std::io;
+use std::ops::{Bound, RangeBounds};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use openraft::alias::VoteOf;
+use openraft::storage::{IOFlushed, LogState, RaftLogReader, RaftLogStorage};
+use openraft::{OptionalSend, RaftTypeConfig};
+use placet_wire::peer;
+use prost::Message;
+
+use crate::network::convert;
+use crate::ports::{Log, LogKey};
+use crate::snapshot::Snapshots;
+use crate::types::{Entry, LogId, Types, Vote};
+
+/// Most bytes of entries that one bounded read returns: a few messages to a peer, not the memory of the node.
+const READ_BYTES_MAX: usize = 2 << 20;
+
+pub(crate) fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+/// Reads entries and the vote; cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct LogReader {
+    log: Arc<dyn Log>,
+}
+
+/// The log of one node.
+#[derive(Debug)]
+pub(crate) struct LogStore {
+    log: Arc<dyn Log>,
+    snapshots: Arc<Snapshots>,
+    syncer: Syncer,
+}
+
+impl LogStore {
+    /// Starts the sync thread; it ends with this value.
+    pub(crate) fn new(log: Arc<dyn Log>, snapshots: Arc<Snapshots>) -> io::Result<Self> {
+        let syncer = Syncer::start(log.clone())?;
+        Ok(Self { log, snapshots, syncer })
+    }
+
+    fn log_id_at(&self, key: LogKey) -> io::Result<Option<LogId>> {
+        let Some(bytes) = self.log.get(key)? else { return Ok(None) };
+        let id = peer::LogId::decode(bytes.as_slice()).map_err(invalid)?;
+        Ok(Some(convert::log_id_back(&id)))
+    }
+}
+
+pub(crate) fn read_vote(log: &dyn Log) -> io::Result<Option<Vote>> {
+    let Some(bytes) = log.get(LogKey::Vote)? else { return Ok(None) };
+    let vote = peer::LeaderVote::decode(bytes.as_slice()).map_err(invalid)?;
+    convert::vote_back(Some(vote)).map(Some).map_err(invalid)
+}
+
+pub(crate) fn last_log_id(log: &dyn Log) -> io::Result<Option<LogId>> {
+    let Some((_, bytes)) = log.last()? else { return Ok(None) };
+    Ok(Some(convert::decode_entry(bytes).map_err(invalid)?.log_id))
+}
+
+impl LogReader {
+    fn entries(&self, range: impl RangeBounds<u64>, bytes_max: usize) -> io::Result<Vec<Entry>> {
+        let start = match range.start_bound() {
+            Bound::Included(at) => *at,
+            Bound::Excluded(at) => at.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(at) => at.saturating_add(1),
+            Bound::Excluded(at) => *at,
+            Bound::Unbounded => u64::MAX,
+        };
+        if start >= end {
+            return Ok(Vec::new());
+        }
+        let raw = self.log.read(start..end, bytes_max)?;
+        raw.into_iter().map(|(_, bytes)| convert::decode_entry(bytes).map_err(invalid)).collect()
+    }
+}
+
+impl RaftLogReader<Types> for LogReader {
+    async fn try_get_log_entries<RB>(&mut self, range: RB) -> io::Result<Vec<Entry>>
+    where
+        RB: RangeBounds<u64> + Clone + fmt::Debug + OptionalSend,
+    {
+        self.entries(range, usize::MAX)
+    }
+
+    async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> io::Result<Vec<Entry>> {
+        self.entries(start..end, READ_BYTES_MAX)
+    }
+
+    async fn read_vote(&mut self) -> io::Result<Option<VoteOf<Types>>> {
+        read_vote(self.log.as_ref())
+    }
+}
+
+impl RaftLogStorage<Types> for LogStore {
+    type LogReader = LogReader;
+
+    async fn get_log_state(&mut self) -> io::Result<LogState<Types>> {
+        let last_purged_log_id = self.log_id_at(LogKey::LastPurged)?;
+        let last_log_id = last_log_id(self.log.as_ref())?.or(last_purged_log_id);
+        Ok(LogState { last_purged_log_id, last_log_id })
+    }
+
+    async fn get_log_reader(&mut self) -> LogReader {
+        LogReader { log: self.log.clone() }
+    }
+
+    async fn save_vote(&mut self, vote: &VoteOf<Types>) -> io::Result<()> {
+        self.log.put(LogKey::Vote, &convert::vote(vote).encode_to_vec(), true)
+    }
+
+    async fn save_committed(&mut self, committed: Option<LogId>) -> io::Result<()> {
+        // Not durable by itself: the next sync covers it, and until then a restart only re-learns it.
+        let Some(committed) = committed else { return Ok(()) };
+        self.log.put(LogKey::Committed, &convert::log_id(&committed).encode_to_vec(), false)
+    }
+
+    async fn read_committed(&mut self) -> io::Result<Option<LogId>> {
+        self.log_id_at(LogKey::Committed)
+    }
+
+    async fn append<I>(&mut self, entries: I, callback: IOFlushed<Types>) -> io::Result<()>
+    where
+        I: IntoIterator<Item = <Types as RaftTypeConfig>::Entry> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        let encoded = entries.into_iter().map(|entry| (entry.log_id.index, convert::encode_entry(&entry)));
+        self.log.append(&encoded.collect::<Vec<_>>())?;
+        self.syncer.request(callback)
+    }
+
+    async fn truncate_after(&mut self, last_log_id: Option<LogId>) -> io::Result<()> {
+        self.log.truncate_from(last_log_id.map_or(0, |id| id.index.saturating_add(1)))
+    }
+
+    async fn purge(&mut self, log_id: LogId) -> io::Result<()> {
+        // INVARIANT (purge): the log is the truth after a crash, so nothing leaves it that the state could still need.
+        self.snapshots.ensure_durable(log_id.index)?;
+        self.log.purge_to(log_id.index, &convert::log_id(&log_id).encode_to_vec())
+    }
+}
+
+/// The thread that syncs the log, once for all appends that wait.
+#[derive(Debug)]
+struct Syncer {
+    queue: Option<mpsc::Sender<IOFlushed<Types>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Syncer {
+    fn start(log: Arc<dyn Log>) -> io::Result<Self> {
+        let (queue, waiting) = mpsc::channel();
+        let thread = std::thread::Builder::new().name("placet-log-sync".to_owned()).spawn(move || {
+            sync_until_closed(log.as_ref(), &waiting);
+        })?;
+        Ok(Self { queue: Some(queue), thread: Some(thread) })
+    }
+
+    fn request(&self, callback: IOFlushed<Types>) -> io::Result<()> {
+        let sent = self.queue.as_ref().map(|queue| queue.send(callback));
+        match sent {
+            Some(Ok(())) => Ok(()),
+            _ => Err(io::Error::other("the log's sync thread has stopped")),
+        }
+    }
+}
+
+impl Drop for Syncer {
+    fn drop(&mut self) {
+        self.queue = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the log's sync thread panicked");
+        }
+    }
+}
+
+fn sync_until_closed(log: &dyn Log, waiting: &mpsc::Receiver<IOFlushed<Types>>) {
+    while let Ok(first) = waiting.recv() {
+        let mut callbacks = vec![first];
+        callbacks.extend(waiting.try_iter());
+        let begun = Instant::now();
+        let result = log.sync();
+        metrics::histogram!("placet_log_sync_seconds").record(begun.elapsed());
+        metrics::histogram!("placet_log_sync_appends").record(callbacks.len() as f64);
+        if let Err(error) = &result {
+            tracing::error!(%error, "the log could not be synced; this node stops");
+        }
+        for callback in callbacks {
+            // A failed sync may have lost any of the writes before it: none of them is reported as durable.
+            callback.io_completed(match &result {
+                Ok(()) => Ok(()),
+                Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
+            });
+        }
+    }
+}

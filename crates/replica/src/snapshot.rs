@@ -1,0 +1,181 @@
+//! Snapshots: checkpoints of the state in a folder each, one at a time (Raft §7).
+//! Absent on purpose: transfer (`network`) and anything assembled in memory.
+//!
+//! ```text
+//! <snapshot_dir>/building-…    a checkpoint in the making; removed at start
+//! <snapshot_dir>/incoming-…    a transfer in the making; removed at start
+//! <snapshot_dir>/<term>-<index>/{state/, position}    the snapshot
+//! ```
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use openraft::storage::RaftSnapshotBuilder;
+use parking_lot::Mutex;
+
+use crate::log_store::invalid;
+use crate::network::convert;
+use crate::ports::State;
+use crate::types::{Position, Snapshot, SnapshotFolder, Types};
+
+const POSITION: &str = "position";
+const BUILDING: &str = "building-";
+const INCOMING: &str = "incoming-";
+
+/// The snapshots of one node.
+#[derive(Debug)]
+pub(crate) struct Snapshots {
+    dir: PathBuf,
+    state: Arc<dyn State>,
+    current: Mutex<Option<(Position, SnapshotFolder)>>,
+    /// The state is known to be durable up to this log index.
+    durable_index: AtomicU64,
+    folders: AtomicU64,
+}
+
+impl Snapshots {
+    /// Finds the newest snapshot and removes what a crash left behind.
+    pub(crate) fn open(dir: &Path, state: Arc<dyn State>) -> io::Result<Self> {
+        fs::create_dir_all(dir)?;
+        let mut newest: Option<(Position, PathBuf)> = None;
+        for entry in fs::read_dir(dir)? {
+            let path = entry?.path();
+            let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+            let unfinished = name.starts_with(BUILDING) || name.starts_with(INCOMING);
+            let found = if unfinished { None } else { read_position(&path).ok() };
+            match found {
+                Some(position) if newest.as_ref().is_none_or(|(best, _)| best.applied < position.applied) => {
+                    if let Some((_, older)) = newest.replace((position, path)) {
+                        fs::remove_dir_all(older)?;
+                    }
+                }
+                _ => fs::remove_dir_all(&path)?,
+            }
+        }
+        Ok(Self {
+            dir: dir.to_owned(),
+            state,
+            current: Mutex::new(newest.map(|(position, path)| (position, SnapshotFolder::new(path)))),
+            durable_index: AtomicU64::new(0),
+            folders: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn current(&self) -> Option<Snapshot> {
+        let current = self.current.lock();
+        current.as_ref().map(|(position, folder)| Snapshot { meta: position.meta(), snapshot: folder.clone() })
+    }
+
+    /// Makes the state durable up to a log index, before the log forgets it.
+    pub(crate) fn ensure_durable(&self, index: u64) -> io::Result<()> {
+        if self.durable_index.load(Ordering::Acquire) >= index {
+            return Ok(());
+        }
+        let applied = self.state.position()?;
+        self.state.flush()?;
+        if let Some(bytes) = applied {
+            self.note_durable(&convert::decode_position(&bytes).map_err(invalid)?);
+        }
+        Ok(())
+    }
+
+    fn note_durable(&self, position: &Position) {
+        let index = position.applied.map_or(0, |id| id.index);
+        self.durable_index.fetch_max(index, Ordering::AcqRel);
+    }
+
+    /// A new folder for a transfer.
+    pub(crate) fn incoming(&self) -> io::Result<SnapshotFolder> {
+        let path = self.fresh(INCOMING)?;
+        fs::create_dir(path.join("state"))?;
+        Ok(SnapshotFolder::new(path))
+    }
+
+    fn fresh(&self, prefix: &str) -> io::Result<PathBuf> {
+        let number = self.folders.fetch_add(1, Ordering::Relaxed);
+        let path = self.dir.join(format!("{prefix}{}-{number}", std::process::id()));
+        fs::create_dir(&path)?;
+        Ok(path)
+    }
+
+    /// Opens what was received and returns its position; the last check before Raft hears of it, because a failed
+    /// installation stops the node.
+    pub(crate) fn verify(&self, folder: &SnapshotFolder) -> io::Result<Position> {
+        convert::decode_position(&self.state.verify(&folder.state())?).map_err(invalid)
+    }
+
+    /// Takes a checkpoint of the state. Blocks for as long as the disk needs.
+    pub(crate) fn build(&self) -> io::Result<Snapshot> {
+        let building = self.fresh(BUILDING)?;
+        let bytes = self.state.checkpoint(&building.join("state"))?;
+        let position = convert::decode_position(&bytes).map_err(invalid)?;
+        self.note_durable(&position);
+        self.adopt(&building, position)
+    }
+
+    /// Replaces the state by a received snapshot, which becomes the current one.
+    pub(crate) fn install(&self, folder: &SnapshotFolder) -> io::Result<Position> {
+        let position = self.verify(folder)?;
+        self.state.install(&folder.state())?;
+        self.note_durable(&position);
+        self.adopt(folder.path(), position.clone())?;
+        Ok(position)
+    }
+
+    /// Moves a complete folder to its place and retires the one before.
+    fn adopt(&self, from: &Path, position: Position) -> io::Result<Snapshot> {
+        let (term, index) = position.applied.map_or((0, 0), |id| (id.leader_id.term, id.index));
+        let place = self.dir.join(format!("{term}-{index}"));
+        let mut current = self.current.lock();
+        if from != place {
+            if place.exists() {
+                fs::remove_dir_all(from)?;
+            } else {
+                let mut file = File::create(from.join(POSITION))?;
+                file.write_all(&convert::encode_position(&position))?;
+                file.sync_all()?;
+                sync_dir(from)?;
+                fs::rename(from, &place)?;
+                sync_dir(&self.dir)?;
+            }
+        }
+        let meta = position.meta();
+        match current.as_ref() {
+            Some((_, folder)) if folder.path() == place => Ok(Snapshot { meta, snapshot: folder.clone() }),
+            _ => {
+                let folder = SnapshotFolder::new(place);
+                if let Some((_, older)) = current.replace((position, folder.clone())) {
+                    older.retire();
+                }
+                Ok(Snapshot { meta, snapshot: folder })
+            }
+        }
+    }
+}
+
+fn read_position(folder: &Path) -> io::Result<Position> {
+    convert::decode_position(&fs::read(folder.join(POSITION))?).map_err(invalid)
+}
+
+pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
+}
+
+/// Builds one snapshot beside the task that applies.
+#[derive(Debug)]
+pub(crate) struct Builder(pub(crate) Arc<Snapshots>);
+
+impl RaftSnapshotBuilder<Types> for Builder {
+    type SnapshotData = SnapshotFolder;
+
+    async fn build_snapshot(&mut self) -> io::Result<Snapshot> {
+        let snapshots = self.0.clone();
+        let begun = std::time::Instant::now();
+        let built = tokio::task::spawn_blocking(move || snapshots.build()).await.map_err(io::Error::other)?;
+        metrics::histogram!("placet_snapshot_build_seconds").record(begun.elapsed());
+        built
+    }
+}

@@ -1,0 +1,214 @@
+//! The Applier: folds committed batches into the state, on every node alike.
+//! Absent on purpose: judgement. A batch that was evaluated on another state than it meets is fenced: it has no effect
+//! here, and by the same arithmetic on no other node.
+//!
+//! INVARIANT (agreement): all nodes that applied index i have the same chain head at i. A difference stops the node.
+//! Architecture §1.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock};
+
+use futures::{Stream, StreamExt};
+use openraft::storage::{ApplyResponder, EntryResponder, RaftStateMachine};
+use openraft::{EntryPayload, OptionalSend};
+use placet_core::event::Event;
+use placet_core::evidence;
+use placet_core::fold::fold;
+use placet_core::ids::EvidenceIndex;
+use placet_core::state::{Overlay, Read};
+use placet_wire::log;
+use tokio::sync::watch;
+
+use crate::log_store::invalid;
+use crate::network::convert;
+use crate::ports::{Log, Records, State};
+use crate::snapshot::{Builder, Snapshots};
+use crate::types::{Applied, Blob, LogId, Position, Snapshot, SnapshotFolder, SnapshotMeta, StoredMembership, Types};
+
+/// Events in one write to the state: enough to spread its cost, few enough that the task does not hold a thread of
+/// the runtime for more than some milliseconds.
+const GROUP_EVENTS_MAX: usize = 512;
+
+/// How far this node has applied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// The term of the last applied entry.
+    pub(crate) term: u64,
+    /// Its index.
+    pub(crate) index: u64,
+    /// The position of the next evidence entry.
+    pub(crate) next: EvidenceIndex,
+}
+
+/// Why a node stopped for good, in words for a human; set once.
+pub(crate) type FatalReason = Arc<OnceLock<String>>;
+
+/// The state machine of one node.
+#[derive(Debug)]
+pub(crate) struct Applier {
+    records: Records,
+    log: Arc<dyn Log>,
+    snapshots: Arc<Snapshots>,
+    position: Position,
+    progress: watch::Sender<Progress>,
+    fatal: FatalReason,
+}
+
+type Waiting = Vec<(ApplyResponder<Types>, Applied)>;
+
+impl Applier {
+    pub(crate) fn open(
+        state: Arc<dyn State>,
+        log: Arc<dyn Log>,
+        snapshots: Arc<Snapshots>,
+        fatal: FatalReason,
+    ) -> io::Result<Self> {
+        let position = match state.position()? {
+            Some(bytes) => convert::decode_position(&bytes).map_err(invalid)?,
+            None => Position::default(),
+        };
+        let applier = Self {
+            records: Records(state),
+            log,
+            snapshots,
+            position,
+            progress: watch::Sender::new(Progress::default()),
+            fatal,
+        };
+        applier.publish()?;
+        Ok(applier)
+    }
+
+    pub(crate) fn progress(&self) -> watch::Receiver<Progress> {
+        self.progress.subscribe()
+    }
+
+    fn publish(&self) -> io::Result<()> {
+        let next = self.records.meta().map_err(invalid)?.next_index;
+        let (term, index) = self.position.applied.map_or((0, 0), |id| (id.leader_id.term, id.index));
+        self.progress.send_replace(Progress { term, index, next });
+        Ok(())
+    }
+
+    async fn apply_all<S>(&mut self, mut entries: S) -> io::Result<()>
+    where
+        S: Stream<Item = io::Result<EntryResponder<Types>>> + Unpin + OptionalSend,
+    {
+        let mut overlay = Overlay::new(self.records.clone());
+        let mut waiting = Waiting::new();
+        let mut events = 0;
+        while let Some(next) = entries.next().await {
+            let (entry, responder) = next?;
+            let applied = match entry.payload {
+                EntryPayload::Normal(Blob(bytes)) => {
+                    let batch = log::decode(bytes).map_err(invalid)?;
+                    events += batch.events.len();
+                    fold_batch(&mut overlay, &entry.log_id, &batch)?
+                }
+                EntryPayload::Membership(membership) => {
+                    self.position.membership = StoredMembership::new(Some(entry.log_id), membership);
+                    Applied::Folded
+                }
+                EntryPayload::Blank => Applied::Folded,
+            };
+            self.position.applied = Some(entry.log_id);
+            waiting.extend(responder.map(|responder| (responder, applied)));
+            if events >= GROUP_EVENTS_MAX {
+                let full = std::mem::replace(&mut overlay, Overlay::new(self.records.clone()));
+                self.write(full, std::mem::take(&mut waiting))?;
+                events = 0;
+                tokio::task::yield_now().await;
+            }
+        }
+        self.write(overlay, waiting)
+    }
+
+    fn write(&mut self, overlay: Overlay<Records>, waiting: Waiting) -> io::Result<()> {
+        let begun = std::time::Instant::now();
+        self.records.0.apply(overlay.into_changes(), &convert::encode_position(&self.position))?;
+        metrics::histogram!("placet_apply_write_seconds").record(begun.elapsed());
+        self.publish()?;
+        for (responder, applied) in waiting {
+            responder.send(applied);
+        }
+        Ok(())
+    }
+
+    fn note_fatal(&self, error: io::Error) -> io::Error {
+        tracing::error!(%error, "applying the log failed; this node stops");
+        self.fatal.get_or_init(|| error.to_string());
+        error
+    }
+}
+
+/// Folds one batch, or fences it.
+fn fold_batch(overlay: &mut Overlay<Records>, at: &LogId, batch: &log::Batch) -> io::Result<Applied> {
+    let meta = overlay.meta().map_err(invalid)?;
+    if batch.term != at.leader_id.term || batch.base != meta.next_index {
+        tracing::warn!(%at, term = batch.term, base = %batch.base, next = %meta.next_index, "a batch was fenced");
+        metrics::counter!("placet_batches_fenced_total").increment(1);
+        return Ok(Applied::Fenced);
+    }
+    let (mut next, mut head) = (meta.next_index, meta.chain_head);
+    for event in &batch.events {
+        if event.entry.index != next || event.entry.prev != head {
+            return Err(diverged(at, event, &next.to_string(), &head.to_string()));
+        }
+        next = next.next();
+        head = evidence::hash(&event.bytes);
+        // A panic here would leave a living process with a dead node, so it becomes an error that stops it.
+        catch_unwind(AssertUnwindSafe(|| fold(overlay, event)))
+            .map_err(|_| invalid(format!("folding `{}` panicked", event.entry.index)))?
+            .map_err(invalid)?;
+    }
+    if head != batch.chain_head {
+        let text = format!("chain head at log {at} is {head} here and {} in the log", batch.chain_head);
+        return Err(invalid(text));
+    }
+    Ok(Applied::Folded)
+}
+
+fn diverged(at: &LogId, event: &Event, next: &str, head: &str) -> io::Error {
+    let entry = &event.entry;
+    invalid(format!(
+        "entry `{}` at log {at} follows chain head {}, this node stands before `{next}` with chain head {head}",
+        entry.index, entry.prev
+    ))
+}
+
+impl RaftStateMachine<Types> for Applier {
+    type SnapshotData = SnapshotFolder;
+    type SnapshotBuilder = Builder;
+
+    async fn applied_state(&mut self) -> io::Result<(Option<LogId>, StoredMembership)> {
+        Ok((self.position.applied, self.position.membership.clone()))
+    }
+
+    async fn apply<S>(&mut self, entries: S) -> io::Result<()>
+    where
+        S: Stream<Item = io::Result<EntryResponder<Types>>> + Unpin + OptionalSend,
+    {
+        self.apply_all(entries).await.map_err(|error| self.note_fatal(error))
+    }
+
+    async fn get_snapshot_builder(&mut self) -> Builder {
+        Builder(self.snapshots.clone())
+    }
+
+    async fn install_snapshot(&mut self, _meta: &SnapshotMeta, snapshot: SnapshotFolder) -> io::Result<()> {
+        let (snapshots, log) = (self.snapshots.clone(), self.log.clone());
+        let installing = tokio::task::spawn_blocking(move || {
+            // A conflicting tail of the log was truncated before this; it must not come back behind a newer state.
+            log.sync()?;
+            snapshots.install(&snapshot)
+        });
+        let installed = installing.await.map_err(io::Error::other).flatten();
+        self.position = installed.map_err(|error| self.note_fatal(error))?;
+        self.publish()
+    }
+
+    async fn get_current_snapshot(&mut self) -> io::Result<Option<Snapshot>> {
+        Ok(self.snapshots.current())
+    }
+}
