@@ -1,0 +1,140 @@
+//! `placet decide` and `placet report`.
+
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::Context;
+use serde_json::{Map, Value, json};
+
+use super::{field, print};
+use crate::cli::{Decide, Report, Target, exit};
+use crate::client::{Client, Request, Role};
+
+pub async fn decide(target: &Target, command: &Decide) -> anyhow::Result<u8> {
+    let body = match &command.body {
+        Some(path) => read(path)?,
+        None => request(command)?.to_string().into_bytes(),
+    };
+    let client = Client::new(target, Role::Decide)?;
+    let answer = client.send(&Request::post_bytes("/v1/decide", body, "application/json")).await?;
+    print(target.output, &answer, describe);
+    Ok(match answer.get("verdict").and_then(Value::as_str) {
+        Some("permit") => exit::OK,
+        Some("propose") => exit::PROPOSE,
+        Some("dry_run") => exit::DRY_RUN,
+        Some("observe") => exit::OBSERVE,
+        _ => exit::DENY,
+    })
+}
+
+pub async fn report(target: &Target, command: &Report) -> anyhow::Result<u8> {
+    let payload: Option<Value> = match &command.payload {
+        Some(text) => Some(serde_json::from_str(text).context("--payload is not JSON")?),
+        None => None,
+    };
+    let body = json!({
+        "protocol": "aadp/0.2", "permit_id": command.permit_id, "outcome": command.outcome, "payload": payload,
+        "error": command.error, "completed_at": now(), "no_effect": command.no_effect,
+    });
+    let client = Client::new(target, Role::Decide)?;
+    let answer = client.send(&Request::post("/v1/report", &body)).await?;
+    let accepted = answer.get("accepted").and_then(Value::as_bool).unwrap_or(false);
+    print(target.output, &answer, |answer| {
+        let word = if accepted { "accepted" } else { "not accepted" };
+        match field(answer, "detail").as_str() {
+            "-" => format!("{word}  {}", field(answer, "evidence_id")),
+            detail => format!("{word}  {}  {detail}", field(answer, "evidence_id")),
+        }
+    });
+    Ok(if accepted { exit::OK } else { exit::DENY })
+}
+
+fn request(command: &Decide) -> anyhow::Result<Value> {
+    let mut params = Map::new();
+    for param in &command.params {
+        let (name, value) = match (param.split_once(":="), param.split_once('=')) {
+            (Some((name, text)), _) if !name.contains('=') => {
+                (name, serde_json::from_str(text).with_context(|| format!("`{text}` is not JSON"))?)
+            }
+            (_, Some((name, text))) => (name, Value::from(text)),
+            _ => anyhow::bail!("`{param}` is neither NAME=VALUE nor NAME:=JSON"),
+        };
+        anyhow::ensure!(params.insert(name.to_owned(), value).is_none(), "argument `{name}` is given twice");
+    }
+    let request_id = match &command.request_id {
+        Some(id) => id.clone(),
+        None => uuid()?,
+    };
+    Ok(json!({
+        "protocol": "aadp/0.2", "request_id": request_id, "action_type": command.action_type, "params": params,
+        "source": command.source, "rationale": command.rationale, "created_at": now(),
+        "approval_ref": command.approval_ref, "cost_eur": command.cost_eur,
+    }))
+}
+
+fn describe(answer: &Value) -> String {
+    let replayed = if answer.get("replayed") == Some(&Value::Bool(true)) { " (replayed)" } else { "" };
+    let mut lines = vec![format!("{}  {}{replayed}", field(answer, "verdict"), field(answer, "reason"))];
+    for name in ["detail", "request_id", "permit_id", "approval_id", "evidence_id"] {
+        match field(answer, name).as_str() {
+            "-" | "" => {}
+            text => lines.push(format!("  {name:<12} {text}")),
+        }
+    }
+    lines.push(format!("  {:<12} {} -> {}", "tier", field(answer, "nominal_tier"), field(answer, "effective_tier")));
+    for obligation in answer.get("obligations").and_then(Value::as_array).into_iter().flatten() {
+        let value = field(obligation, "value");
+        let value = if value == "-" { String::new() } else { format!(" {value}") };
+        lines.push(format!("  {:<12} {}{value}", "obligation", field(obligation, "type")));
+    }
+    if let Some(budget) = answer.get("budget").filter(|budget| budget.is_object()) {
+        lines.push(format!(
+            "  {:<12} {}: {} of {} {} left, resets {}",
+            "budget",
+            field(budget, "name"),
+            field(budget, "remaining"),
+            field(budget, "limit"),
+            field(budget, "dimension"),
+            field(budget, "window_resets_at"),
+        ));
+    }
+    lines.join("\n")
+}
+
+/// The whole of a file, or of standard input for `-`.
+pub(super) fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+    if path.as_os_str() == "-" {
+        let mut bytes = Vec::new();
+        std::io::stdin().read_to_end(&mut bytes)?;
+        return Ok(bytes);
+    }
+    std::fs::read(path).with_context(|| format!("cannot read `{}`", path.display()))
+}
+
+fn now() -> String {
+    jiff::Timestamp::now().to_string()
+}
+
+/// A random UUID, version 4.
+fn uuid() -> anyhow::Result<String> {
+    let mut bits = [0u8; 16];
+    getrandom::fill(&mut bits).map_err(|error| anyhow::anyhow!("no randomness: {error}"))?;
+    let number = (u128::from_be_bytes(bits) & !(0xf << 76) & !(0x3 << 62)) | (0x4 << 76) | (0x2 << 62);
+    let hex = format!("{number:032x}");
+    let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default();
+    Ok([part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32)].join("-"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::uuid;
+
+    #[test]
+    fn a_uuid_is_of_version_4() {
+        let text = uuid().unwrap();
+        assert_eq!(text.len(), 36);
+        assert_eq!(text.as_bytes()[14], b'4');
+        assert!(b"89ab".contains(&text.as_bytes()[19]));
+        assert!(placet_core::ids::RequestId::parse(&text).is_some());
+    }
+}

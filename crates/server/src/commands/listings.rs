@@ -1,0 +1,144 @@
+//! `placet evidence`, `placet intents`, `placet budgets` and `placet cluster`.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::changes::segment;
+use super::{field, print, table};
+use crate::cli::{Cluster, Evidence, Target, exit};
+use crate::client::{Client, Request, Role};
+
+pub async fn evidence(target: &Target, command: &Evidence) -> anyhow::Result<u8> {
+    let client = Client::new(target, Role::Audit)?;
+    match command {
+        Evidence::Show { evidence_id } => {
+            let answer = client.send(&Request::get(format!("/v1/evidence/{}", segment(evidence_id)))).await?;
+            print(target.output, &answer, |answer| serde_json::to_string_pretty(answer).unwrap_or_default());
+        }
+        Evidence::Tail { after, limit } => {
+            let answer = client.send(&Request::get(format!("/v1/evidence?after={}&limit={limit}", segment(after)))).await?;
+            print(target.output, &answer, |answer| {
+                let rows: Vec<Vec<String>> = rows(answer, "evidence", |one| {
+                    let entry = one.get("entry").cloned().unwrap_or_default();
+                    let (kind, body) = entry
+                        .get("body")
+                        .and_then(Value::as_object)
+                        .and_then(|body| body.iter().next())
+                        .map(|(kind, body)| (kind.clone(), body.clone()))
+                        .unwrap_or_default();
+                    vec![
+                        field(one, "evidence_id"),
+                        field(&entry, "at"),
+                        kind,
+                        field(&body, "action_type"),
+                        field(&body, "verdict"),
+                        field(&body, "reason"),
+                        field(&entry, "principal"),
+                    ]
+                });
+                table(&["ENTRY", "AT", "KIND", "ACTION", "VERDICT", "REASON", "PRINCIPAL"], &rows, "no entries behind this")
+            });
+        }
+    }
+    Ok(exit::OK)
+}
+
+pub async fn intents(target: &Target) -> anyhow::Result<u8> {
+    let client = Client::new(target, Role::Operate)?;
+    let answer = every_page(&client, "/v1/intents", "intents").await?;
+    print(target.output, &answer, |answer| {
+        let rows = rows(answer, "intents", |one| {
+            ["permit_id", "action_type", "principal", "at", "deadline", "evidence_id"].map(|name| field(one, name)).to_vec()
+        });
+        table(&["PERMIT", "ACTION", "PRINCIPAL", "AT", "DEADLINE", "ENTRY"], &rows, "every permit has its report")
+    });
+    Ok(exit::OK)
+}
+
+pub async fn budgets(target: &Target) -> anyhow::Result<u8> {
+    let client = Client::new(target, Role::Operate)?;
+    let answer = every_page(&client, "/v1/budgets", "budgets").await?;
+    print(target.output, &answer, |answer| {
+        let rows = rows(answer, "budgets", |one| {
+            ["name", "scope", "window_key", "limit", "reserved", "settled", "remaining", "dimension"].map(|name| field(one, name)).to_vec()
+        });
+        let heading = ["BUDGET", "SCOPE", "WINDOW", "LIMIT", "RESERVED", "SETTLED", "REMAINING", "UNIT"];
+        table(&heading, &rows, "the policy in force has no budgets")
+    });
+    Ok(exit::OK)
+}
+
+pub async fn cluster(target: &Target, command: &Cluster) -> anyhow::Result<u8> {
+    let client = Client::new(target, Role::Operate)?;
+    let delete = |path: String| Request { method: Method::DELETE, ..Request::get(path) };
+    let request = match command {
+        Cluster::Status => return status(target, &client).await,
+        Cluster::AddLearner { id, peer, http, grpc } => {
+            let addresses = json!({"peer": peer, "http": http, "grpc": grpc});
+            Request::post("/v1/cluster/members", &json!({"id": id, "addresses": addresses}))
+        }
+        Cluster::Promote { id } => Request::post(format!("/v1/cluster/members/{id}/promote"), &json!({})),
+        Cluster::Remove { id } => delete(format!("/v1/cluster/members/{id}")),
+    };
+    let answer = client.send(&request).await?;
+    print(target.output, &answer, |answer| {
+        let rows = rows(answer, "members", |one| vec![field(one, "id"), field(one, "role"), field(&one["addresses"], "peer")]);
+        table(&["NODE", "ROLE", "PEER"], &rows, "no members")
+    });
+    Ok(exit::OK)
+}
+
+/// Asks every node that `--node` names: differences between them are the point.
+async fn status(target: &Target, client: &Client) -> anyhow::Result<u8> {
+    let mut views = Vec::new();
+    let mut answered = false;
+    for node in client.nodes() {
+        match client.send_to(node, &Request::get("/v1/cluster")).await {
+            Ok(view) => {
+                answered = true;
+                views.push((node.clone(), Ok(view)));
+            }
+            Err(error) => views.push((node.clone(), Err(error.to_string()))),
+        }
+    }
+    let body = json!({"nodes": views.iter().map(|(node, view)| match view {
+        Ok(view) => json!({"node": node, "view": view}),
+        Err(error) => json!({"node": node, "error": error}),
+    }).collect::<Vec<_>>()});
+    print(target.output, &body, |_| {
+        let rows: Vec<Vec<String>> = views
+            .iter()
+            .map(|(node, view)| match view {
+                Ok(view) => {
+                    let head: String = field(view, "chain_head").chars().take(12).collect();
+                    let mut row = vec![node.clone()];
+                    row.extend(["node_id", "leader_id", "term", "applied_index", "evidence_index"].map(|name| field(view, name)));
+                    row.push(head);
+                    row
+                }
+                Err(error) => vec![node.clone(), error.clone()],
+            })
+            .collect();
+        table(&["ADDRESS", "NODE", "LEADER", "TERM", "APPLIED", "EVIDENCE", "CHAIN HEAD"], &rows, "no nodes")
+    });
+    Ok(if answered { exit::OK } else { exit::UNAVAILABLE })
+}
+
+/// Follows `next` until the listing ends.
+async fn every_page(client: &Client, path: &str, name: &str) -> anyhow::Result<Value> {
+    let mut all = Vec::new();
+    let mut cursor: Option<String> = None;
+    loop {
+        let after = cursor.as_deref().map(|cursor| format!("&after={}", segment(cursor))).unwrap_or_default();
+        let page = client.send(&Request::get(format!("{path}?limit=1000{after}"))).await?;
+        all.extend(page.get(name).and_then(Value::as_array).cloned().unwrap_or_default());
+        match page.get("next").and_then(Value::as_str) {
+            Some(next) => cursor = Some(next.to_owned()),
+            None => return Ok(json!({ name: all })),
+        }
+    }
+}
+
+fn rows(body: &Value, name: &str, row: impl Fn(&Value) -> Vec<String>) -> Vec<Vec<String>> {
+    body.get(name).and_then(Value::as_array).into_iter().flatten().map(row).collect()
+}
