@@ -77,23 +77,26 @@ start_all() {
 
 # One random token per role; the file is readable by its owner only.
 make_tokens() {
-  [ -s "$data/tokens.toml" ] && return
+  [ -s "$data/tokens.json" ] && return
+  local separator='['
   (
     umask 077
     for role in decide approve operate policy audit; do
-      printf '[[token]]\nprincipal = "token:%s"\nroles = ["%s"]\ntoken = "%s"\n\n' \
-        "$role" "$role" "$(head -c 24 /dev/urandom | sha256sum | cut -c1-48)"
-    done >"$data/tokens.toml.new"
-    mv "$data/tokens.toml.new" "$data/tokens.toml"
+      printf '%s\n { "principal": "token:%s", "roles": ["%s"], "token": "%s" }' \
+        "$separator" "$role" "$role" "$(head -c 32 /dev/urandom | sha256sum | cut -c1-48)"
+      separator=,
+    done >"$data/tokens.json.new"
+    printf '\n]\n' >>"$data/tokens.json.new"
+    mv "$data/tokens.json.new" "$data/tokens.json"
   )
 }
 
-token_of() { awk -v want="\"token:$1\"" '$1 == "principal" { hit = ($3 == want) } $1 == "token" && hit { gsub(/"/, "", $3); print $3 }' "$data/tokens.toml"; }
+token_of() { sed -n "s/.*\"token:$1\".*\"token\": \"\([^\"]*\)\".*/\1/p" "$data/tokens.json"; }
 
 write_config() {
   local id=$1 other
   {
-    printf 'node_id = %d\ndata = "%s/node-%d"\ntokens = "%s/tokens.toml"\n\n' "$id" "$data" "$id" "$data"
+    printf 'node_id = %d\ndata = "%s/node-%d"\ntokens = "%s/tokens.json"\n\n' "$id" "$data" "$id" "$data"
     printf '[http]\nlisten = "127.0.0.1:%d"\n\n' $((port_base + id))
     printf '[grpc]\nlisten = "127.0.0.1:%d"\n\n' $((port_base + 100 + id))
     printf '[peer]\nlisten = "127.0.0.1:%d"\n\n' $((port_base + 200 + id))

@@ -8,6 +8,7 @@
 //! Absent on purpose: judgement, consensus and disk. Everything behind a door is the [`Pdp`] trait. Rooms in reading
 //! order: [`pdp`], [`roles`], [`auth`], [`reject`], [`edge`], [`http`], [`grpc`], [`tls`], [`listen`], [`telemetry`].
 
+mod args;
 pub mod auth;
 pub mod edge;
 pub mod grpc;
@@ -25,4 +26,4 @@ pub use auth::{Keyring, KeyringError};
 pub use edge::Edge;
 pub use listen::{ListenError, ServeError, check_listen, serve_grpc, serve_http};
 pub use pdp::Pdp;
-pub use tls::{TlsError, TlsFiles};
+pub use tls::{Tls, TlsError, TlsFiles};

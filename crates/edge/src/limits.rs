@@ -31,7 +31,7 @@ pub const CONNECTIONS_MAX: usize = 8192;
 /// Streams of one HTTP/2 connection.
 pub const H2_STREAMS_MAX: u32 = 1024;
 
-/// How long a client may take over its TLS handshake, its first byte, and its HTTP/1 request head.
+/// How long a client may take over its TLS handshake and its first byte.
 pub const HEAD_WITHIN: Duration = Duration::from_secs(10);
 
 /// How long a client may take over a body.
@@ -75,3 +75,10 @@ pub const TOKEN_CHARS_MAX: usize = 4096;
 
 /// Longest name of a principal.
 pub const PRINCIPAL_BYTES_MAX: usize = 255;
+
+/// How long an HTTP/1 connection may sit between requests, and a client over one request head: longer than common
+/// clients keep idle connections busy, short enough that slow ones cannot hold every place.
+pub const H1_HEAD_WITHIN: Duration = Duration::from_secs(60);
+
+/// Pause after a failed accept (no file descriptor left): the cause needs time, not attempts.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

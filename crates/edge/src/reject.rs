@@ -3,8 +3,8 @@
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use http::header::{ALLOW, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::StatusCode;
+use http::header::{ALLOW, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use placet_core::op::Reject;
 use placet_core::policy::Mistake;
 use placet_wire::v1;

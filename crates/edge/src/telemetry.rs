@@ -31,6 +31,7 @@ pub fn describe() {
 pub(crate) fn span(door: &'static str, route: &'static str, headers: &HeaderMap) -> Span {
     let span = tracing::info_span!(
         "request",
+        otel.name = route,
         otel.kind = "server",
         door,
         route,
@@ -45,9 +46,9 @@ pub(crate) fn span(door: &'static str, route: &'static str, headers: &HeaderMap)
     span
 }
 
-/// A span for one call on a stream.
-pub(crate) fn call_span(route: &'static str) -> Span {
-    tracing::info_span!("call", door = "grpc", route, verdict = Empty, reason = Empty)
+/// A span for one call on a stream, inside the span of the stream.
+pub(crate) fn call_span(stream: &Span, route: &'static str) -> Span {
+    tracing::info_span!(parent: stream, "call", otel.name = route, door = "grpc", route, verdict = Empty, reason = Empty)
 }
 
 /// A decision is about to leave.

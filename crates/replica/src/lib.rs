@@ -26,3 +26,6 @@ pub mod conformance;
 pub use network::server::{PeerService, serve_peers};
 pub use node::{Node, StartError};
 pub use options::{Clock, Options, PeerTls};
+
+/// The bytes of the ports, so that a store needs no other version of them.
+pub use bytes;

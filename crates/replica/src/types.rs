@@ -113,7 +113,9 @@ impl SnapshotFolder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
+        // A received folder was moved away when it was installed.
         if self.obsolete.load(Ordering::Acquire)
+            && self.path.exists()
             && let Err(error) = std::fs::remove_dir_all(&self.path)
         {
             tracing::warn!(%error, path = %self.path.display(), "an obsolete snapshot stays on disk");

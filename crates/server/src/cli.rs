@@ -102,6 +102,9 @@ pub struct Serve {
     /// Never waits for the disk: permits can be lost with the machine. For tests only.
     #[arg(long)]
     pub unsafe_no_fsync: bool,
+    /// Stops when standard input ends, so that a supervisor that dies takes its nodes along.
+    #[arg(long)]
+    pub until_stdin_closes: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,0 +1,108 @@
+//! Log and state on RocksDB, behind the ports of the replica.
+//! Absent on purpose: Raft, and a way to change or delete evidence. The only crate that links RocksDB.
+//!
+//! ```text
+//! <data>/LOCK                       held while a process uses the folder
+//! <data>/log/                       one database: entries, vote, small values; synced when the replica says so
+//! <data>/state/CURRENT              which generation of the state is the one
+//! <data>/state/<generation>/        one database, a column family for each kind of record; its WAL is never synced,
+//!                                   the log is the truth after a crash
+//! <data>/rocksdb/                   what RocksDB writes about itself
+//! ```
+//!
+//! The log's sync never waits for the state's writes: that is why there are two databases. Every key begins with the
+//! domain, so that several can share a database later. Architecture §3; spec AADP §14.1.
+
+mod keys;
+mod log;
+mod records;
+mod state;
+mod tuning;
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use thiserror::Error;
+
+pub use log::RocksLog;
+pub use state::RocksState;
+
+/// How a store is opened.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// Leave out every sync, for tests. What was promised may be lost with the machine.
+    pub unsafe_no_fsync: bool,
+    /// Memory for blocks read from disk, of both databases together.
+    pub block_cache_bytes: usize,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self { unsafe_no_fsync: false, block_cache_bytes: 128 << 20 }
+    }
+}
+
+/// A store could not be opened.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// Another process has it.
+    #[error("data folder `{0}` is in use by another process")]
+    InUse(PathBuf),
+    /// The folder cannot be used.
+    #[error("data folder `{path}` cannot be used")]
+    Folder {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A database does not open.
+    #[error("the database in `{path}` cannot be opened")]
+    Database {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: rocksdb::Error,
+    },
+}
+
+/// The storage of one node.
+#[derive(Clone, Debug)]
+pub struct Store {
+    /// The log.
+    pub log: Arc<RocksLog>,
+    /// The state.
+    pub state: Arc<RocksState>,
+    /// Where the replica keeps its snapshots: on the same file system, so that they can be hard links.
+    pub snapshot_dir: PathBuf,
+}
+
+/// Keeps other processes out for as long as any part of the store lives.
+#[derive(Debug)]
+pub(crate) struct FolderLock {
+    _file: File,
+}
+
+/// Opens the store in `data`, or makes a new one.
+pub fn open(data: &Path, options: &StoreOptions) -> Result<Store, OpenError> {
+    let folder = |source| OpenError::Folder { path: data.to_owned(), source };
+    std::fs::create_dir_all(data).map_err(folder)?;
+    let file = File::options().create(true).write(true).truncate(false).open(data.join("LOCK")).map_err(folder)?;
+    file.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => OpenError::InUse(data.to_owned()),
+        TryLockError::Error(source) => folder(source),
+    })?;
+    let lock = Arc::new(FolderLock { _file: file });
+    let own_logs = data.join("rocksdb");
+    std::fs::create_dir_all(&own_logs).map_err(folder)?;
+    let tuning = tuning::Tuning::new(options, own_logs);
+    let log = RocksLog::open(&data.join("log"), &tuning, lock.clone())?;
+    let state = RocksState::open(&data.join("state"), tuning, lock)?;
+    Ok(Store { log: Arc::new(log), state: Arc::new(state), snapshot_dir: data.join("snapshots") })
+}
+
+pub(crate) fn io_error(error: rocksdb::Error) -> io::Error {
+    io::Error::other(error)
+}

@@ -82,7 +82,7 @@ pub async fn cluster(target: &Target, command: &Cluster) -> anyhow::Result<u8> {
     };
     let answer = client.send(&request).await?;
     print(target.output, &answer, |answer| {
-        let rows = rows(answer, "members", |one| vec![field(one, "id"), field(one, "role"), field(&one["addresses"], "peer")]);
+        let rows = rows(answer, "members", |one| vec![field(one, "id"), field(one, "role"), one.get("addresses").map_or_else(String::new, |a| field(a, "peer"))]);
         table(&["NODE", "ROLE", "PEER"], &rows, "no members")
     });
     Ok(exit::OK)

@@ -1,0 +1,68 @@
+//! `ApprovalService` (AADP §11).
+
+use placet_core::op::{Answer, Op, Query};
+use placet_wire::v1;
+use placet_wire::v1::approval_service_server::ApprovalService;
+use tonic::{Request, Response, Status};
+
+use super::{Service, convert, given, page_limit};
+use crate::args;
+use crate::auth::Caller;
+use crate::guard::caller;
+use crate::reject::Refusal;
+
+#[tonic::async_trait]
+impl ApprovalService for Service {
+    async fn list(
+        &self,
+        request: Request<v1::ListApprovalsRequest>,
+    ) -> Result<Response<v1::ListApprovalsResponse>, Status> {
+        let caller = caller(&request)?;
+        let request = request.into_inner();
+        let after = given(&request.after).map(|text| args::approval_id("after", text)).transpose()?;
+        let limit = page_limit(request.limit)?;
+        let query = Query::Approvals { all: request.all, after, limit };
+        match self.edge.ask(&caller, Op::Query(query)).await? {
+            Answer::Approvals(views) => {
+                let next = args::last_of_full(&views, limit).map(|last| last.approval_id.to_string());
+                let approvals = views.into_iter().map(convert::approval).collect();
+                Ok(Response::new(v1::ListApprovalsResponse { approvals, next: next.unwrap_or_default() }))
+            }
+            _ => Err(Refusal::wrong_answer().into()),
+        }
+    }
+
+    async fn get(&self, request: Request<v1::GetApprovalRequest>) -> Result<Response<v1::Approval>, Status> {
+        let caller = caller(&request)?;
+        let id = args::approval_id("approval_id", &request.get_ref().approval_id)?;
+        one(self.edge.ask(&caller, Op::Query(Query::Approval { id })).await?)
+    }
+
+    async fn grant(&self, request: Request<v1::ResolveApprovalRequest>) -> Result<Response<v1::Approval>, Status> {
+        self.resolve(&caller(&request)?, request.into_inner(), true).await
+    }
+
+    async fn deny(&self, request: Request<v1::ResolveApprovalRequest>) -> Result<Response<v1::Approval>, Status> {
+        self.resolve(&caller(&request)?, request.into_inner(), false).await
+    }
+}
+
+impl Service {
+    async fn resolve(
+        &self,
+        caller: &Caller,
+        request: v1::ResolveApprovalRequest,
+        grant: bool,
+    ) -> Result<Response<v1::Approval>, Status> {
+        let id = args::approval_id("approval_id", &request.approval_id)?;
+        let note = given(&request.note).map(|note| args::label("note", note.to_owned())).transpose()?;
+        one(self.edge.ask(caller, Op::ResolveApproval { id, grant, note }).await?)
+    }
+}
+
+fn one(answer: Answer) -> Result<Response<v1::Approval>, Status> {
+    match answer {
+        Answer::Approval(view) => Ok(Response::new(convert::approval(view))),
+        _ => Err(Refusal::wrong_answer().into()),
+    }
+}

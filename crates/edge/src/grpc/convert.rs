@@ -1,0 +1,191 @@
+//! From core views to messages of `placet.v1`. An absent string becomes an empty one.
+
+use placet_core::cluster::{ClusterView, MemberAddresses, MemberView};
+use placet_core::event::Draw;
+use placet_core::op::{
+    ApprovalView, BudgetView, EvidenceView, IntentView, KillSwitchView, PolicyPublished, PolicyView,
+};
+use placet_core::policy::Mistake;
+use placet_core::reply::{BudgetObject, DecideReply, Obligation, ReportReply};
+use placet_wire::v1;
+use serde::Serialize;
+
+use crate::args;
+
+/// The word that an enum is on the wire.
+fn word(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => word,
+        _ => String::new(),
+    }
+}
+
+fn text<T: ToString>(value: Option<T>) -> String {
+    value.map(|value| value.to_string()).unwrap_or_default()
+}
+
+pub(super) fn decided(reply: DecideReply) -> v1::DecideResponse {
+    v1::DecideResponse {
+        protocol: reply.protocol.as_str().to_owned(),
+        request_id: text(reply.request_id),
+        verdict: reply.verdict.as_str().to_owned(),
+        reason: reply.reason.as_str().to_owned(),
+        detail: reply.detail,
+        nominal_tier: u8::from(reply.nominal_tier).into(),
+        effective_tier: u8::from(reply.effective_tier).into(),
+        permit_id: text(reply.permit_id),
+        obligations: reply.obligations.into_iter().map(obligation).collect(),
+        approval_id: text(reply.approval_id),
+        evidence_id: reply.evidence_id.to_string(),
+        replayed: reply.replayed,
+        budget: reply.budget.map(budget_object),
+    }
+}
+
+fn obligation(obligation: Obligation) -> v1::Obligation {
+    v1::Obligation { r#type: obligation.kind, value: obligation.value, required: obligation.required }
+}
+
+fn budget_object(budget: BudgetObject) -> v1::Budget {
+    v1::Budget {
+        name: budget.name,
+        dimension: budget.dimension,
+        window: budget.window,
+        limit: budget.limit.to_string(),
+        consumed: budget.consumed.to_string(),
+        remaining: budget.remaining.to_string(),
+        window_resets_at: budget.window_resets_at.to_string(),
+    }
+}
+
+pub(super) fn reported(reply: ReportReply) -> v1::ReportResponse {
+    v1::ReportResponse {
+        protocol: reply.protocol.as_str().to_owned(),
+        accepted: reply.accepted,
+        evidence_id: reply.evidence_id.to_string(),
+        reason: reply.reason.map(|reason| reason.as_str().to_owned()).unwrap_or_default(),
+        detail: reply.detail,
+    }
+}
+
+pub(super) fn approval(view: ApprovalView) -> v1::Approval {
+    v1::Approval {
+        approval_id: view.approval_id.to_string(),
+        state: word(&view.state),
+        action_type: view.action_type.to_string(),
+        params: view.params.into_bytes().into(),
+        rationale: view.rationale,
+        reason: view.reason.as_str().to_owned(),
+        nominal_tier: u8::from(view.nominal_tier).into(),
+        proposer: view.proposer.to_string(),
+        request_id: view.request_id.to_string(),
+        proposal: view.proposal.to_string(),
+        created: view.created.to_string(),
+        deadline: view.deadline.to_string(),
+        decided_by: text(view.decided_by),
+        decided_at: text(view.decided_at),
+        note: view.note.unwrap_or_default(),
+        consumed_by: text(view.consumed_by),
+    }
+}
+
+pub(super) fn kill_switch(view: KillSwitchView) -> v1::KillSwitch {
+    v1::KillSwitch {
+        engaged: view.engaged,
+        since: text(view.since),
+        by: text(view.by),
+        origin: view.origin.unwrap_or_default(),
+        policy: view.policy.map(|policy| word(&policy)).unwrap_or_default(),
+        evidence_id: view.evidence_id.unwrap_or_default(),
+    }
+}
+
+pub(super) fn published(published: PolicyPublished) -> v1::PublishPolicyResponse {
+    v1::PublishPolicyResponse {
+        digest: published.digest.to_string(),
+        previous: text(published.previous),
+        evidence_id: published.evidence_id.to_string(),
+        warnings: published.warnings.into_iter().map(mistake).collect(),
+    }
+}
+
+fn mistake(mistake: Mistake) -> v1::Mistake {
+    v1::Mistake { line: mistake.line, column: mistake.column, message: mistake.message }
+}
+
+pub(super) fn policy(view: PolicyView) -> v1::Policy {
+    v1::Policy { digest: view.digest.to_string(), active: view.active, document: view.document }
+}
+
+pub(super) fn evidence(view: EvidenceView) -> v1::Evidence {
+    v1::Evidence {
+        evidence_id: view.evidence_id.to_string(),
+        kind: args::entry_kind(&view.entry).unwrap_or_default(),
+        hash: view.hash.to_string(),
+        entry: view.entry.into_bytes().into(),
+    }
+}
+
+pub(super) fn cluster(view: ClusterView) -> v1::Cluster {
+    v1::Cluster {
+        node_id: view.node_id,
+        leader_id: view.leader_id,
+        term: view.term,
+        members: view.members.into_iter().map(member).collect(),
+        last_log_index: view.last_log_index,
+        applied_index: view.applied_index,
+        snapshot_index: view.snapshot_index,
+        evidence_index: view.evidence_index.to_string(),
+        chain_head: view.chain_head.to_string(),
+    }
+}
+
+fn member(view: MemberView) -> v1::Member {
+    let MemberAddresses { peer, http, grpc } = view.addresses;
+    v1::Member {
+        id: view.id,
+        role: word(&view.role),
+        addresses: Some(v1::Addresses { peer, http, grpc }),
+        matched_index: view.matched_index,
+    }
+}
+
+pub(super) fn intent(view: IntentView) -> v1::Intent {
+    v1::Intent {
+        permit_id: view.permit_id.to_string(),
+        request_id: view.request_id.to_string(),
+        action_type: view.action_type.to_string(),
+        principal: view.principal.to_string(),
+        evidence_id: view.evidence_id.to_string(),
+        at: view.at.to_string(),
+        deadline: view.deadline.to_string(),
+        draws: view.draws.into_iter().map(draw).collect(),
+    }
+}
+
+fn draw(draw: Draw) -> v1::Draw {
+    v1::Draw {
+        budget: draw.budget,
+        kind: word(&draw.kind),
+        amount: draw.amount.to_string(),
+        window: draw.window,
+        scope: draw.scope.unwrap_or_default(),
+        bucket: draw.bucket,
+    }
+}
+
+pub(super) fn budget(view: BudgetView) -> v1::BudgetCounter {
+    v1::BudgetCounter {
+        name: view.name,
+        kind: word(&view.kind),
+        dimension: view.dimension,
+        window: view.window,
+        window_key: view.window_key,
+        scope: view.scope.unwrap_or_default(),
+        limit: text(view.limit),
+        reserved: view.reserved.to_string(),
+        settled: view.settled.to_string(),
+        consumed: view.consumed.to_string(),
+        remaining: text(view.remaining),
+    }
+}

@@ -1,0 +1,52 @@
+//! The HTTP/JSON door (AADP §15.1).
+//! Absent on purpose: roles and bounds (the guard), transport (listen). A success is the JSON of a core view; a
+//! failure is `{"code","detail"}`.
+
+mod approvals;
+mod body;
+mod cluster;
+mod control;
+mod decide;
+mod evidence;
+mod extract;
+mod health;
+mod policies;
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{delete, get, post};
+
+use crate::edge::Edge;
+use crate::guard;
+use crate::reject::{Kind, Refusal};
+
+/// All routes behind the guard.
+pub fn router(edge: Edge) -> Router {
+    Router::new()
+        .route("/v1/decide", post(decide::decide))
+        .route("/v1/report", post(decide::report))
+        .route("/v1/approvals", get(approvals::list))
+        .route("/v1/approvals/{id}", get(approvals::get))
+        .route("/v1/approvals/{id}/grant", post(approvals::grant))
+        .route("/v1/approvals/{id}/deny", post(approvals::deny))
+        .route("/v1/killswitch", get(control::get).post(control::set))
+        .route("/v1/policies", get(policies::active).post(policies::publish))
+        .route("/v1/policies/{digest}", get(policies::get))
+        .route("/v1/evidence", get(evidence::tail))
+        .route("/v1/evidence/{id}", get(evidence::get))
+        .route("/v1/intents", get(cluster::intents))
+        .route("/v1/budgets", get(cluster::budgets))
+        .route("/v1/cluster", get(cluster::status))
+        .route("/v1/cluster/members", post(cluster::add_learner))
+        .route("/v1/cluster/members/{id}", delete(cluster::remove))
+        .route("/v1/cluster/members/{id}/promote", post(cluster::promote))
+        .route("/v1/health", get(health::health))
+        .route("/metrics", get(health::metrics))
+        .fallback(no_route)
+        .layer(from_fn_with_state(edge.clone(), guard::http))
+        .with_state(edge)
+}
+
+async fn no_route() -> Refusal {
+    Refusal::new(Kind::NotFound, "no such route")
+}

@@ -1,0 +1,42 @@
+//! The kill switch (AADP §7).
+
+use axum::Json;
+use axum::extract::{Request, State};
+use placet_core::op::{Answer, KillSwitchView, Op, Query};
+
+use super::body;
+use super::extract::{Members, Params};
+use crate::args;
+use crate::auth::Caller;
+use crate::edge::Edge;
+use crate::reject::Refusal;
+
+pub(super) async fn get(
+    State(edge): State<Edge>,
+    caller: Caller,
+    params: Params,
+) -> Result<Json<KillSwitchView>, Refusal> {
+    params.end("none")?;
+    view(edge.ask(&caller, Op::Query(Query::KillSwitch)).await?)
+}
+
+pub(super) async fn set(
+    State(edge): State<Edge>,
+    caller: Caller,
+    request: Request,
+) -> Result<Json<KillSwitchView>, Refusal> {
+    let (head, body) = request.into_parts();
+    let body = body::read_small(&head.headers, body).await?;
+    let mut members = Members::parse(&body)?;
+    let engaged = members.flag("engaged")?;
+    let origin = args::label("origin", members.text("origin")?.unwrap_or_default())?;
+    members.end("engaged, origin")?;
+    view(edge.ask(&caller, Op::SetKillSwitch { engaged, origin }).await?)
+}
+
+fn view(answer: Answer) -> Result<Json<KillSwitchView>, Refusal> {
+    match answer {
+        Answer::KillSwitch(view) => Ok(Json(view)),
+        _ => Err(Refusal::wrong_answer()),
+    }
+}

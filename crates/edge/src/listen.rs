@@ -1,0 +1,227 @@
+//! Sockets: accept, TLS, HTTP/1.1 and HTTP/2, and a drain with a deadline. Both doors are served by this loop.
+//! Absent on purpose: routes.
+//! INVARIANT (private channel): what is not TLS is not reachable from another host (AADP §15.1).
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+
+use axum::Router;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+use crate::edge::Edge;
+use crate::limits::{
+    ACCEPT_PAUSE, CONNECTIONS_MAX, DRAIN_WITHIN, H1_HEAD_WITHIN, H2_PING_EVERY, H2_PING_WITHIN, H2_STREAMS_MAX,
+    HEAD_WITHIN,
+};
+use crate::telemetry::Connected;
+use crate::tls::Tls;
+use crate::{grpc, http};
+
+/// Why a door must not open.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ListenError {
+    /// Tokens and decisions would cross a network in the clear.
+    #[error("`{addr}` is reachable from other hosts and has no TLS; configure certificates, or listen on loopback")]
+    PlainText {
+        /// Where.
+        addr: SocketAddr,
+    },
+}
+
+/// Why a door closed by itself.
+#[derive(Debug, Error)]
+pub enum ServeError {
+    /// It must not open.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The listener has no address.
+    #[error("the listener is not usable")]
+    Listener(#[source] io::Error),
+}
+
+/// Refuses plain text on an address that other hosts can reach.
+pub fn check_listen(addr: SocketAddr, tls: bool) -> Result<(), ListenError> {
+    if tls || addr.ip().to_canonical().is_loopback() { Ok(()) } else { Err(ListenError::PlainText { addr }) }
+}
+
+/// Serves the HTTP/JSON door until `shutdown`, then drains.
+pub async fn serve_http(
+    listener: TcpListener,
+    edge: Edge,
+    tls: Option<&Tls>,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<(), ServeError> {
+    let (closing, drain) = watch::channel(false);
+    let tls = tls.map(|tls| tls.for_protocols(&["h2", "http/1.1"]).into());
+    let door = Door { name: "http", router: http::router(edge), tls, h2_only: false, drain };
+    serve(listener, door, closing, shutdown).await
+}
+
+/// Serves the gRPC door until `shutdown`, then drains.
+pub async fn serve_grpc(
+    listener: TcpListener,
+    edge: Edge,
+    tls: Option<&Tls>,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<(), ServeError> {
+    let (closing, drain) = watch::channel(false);
+    let tls = tls.map(|tls| tls.for_protocols(&["h2"]).into());
+    let door = Door { name: "grpc", router: grpc::router(edge, drain.clone()), tls, h2_only: true, drain };
+    serve(listener, door, closing, shutdown).await
+}
+
+#[derive(Clone)]
+struct Door {
+    name: &'static str,
+    router: Router,
+    tls: Option<TlsAcceptor>,
+    h2_only: bool,
+    drain: watch::Receiver<bool>,
+}
+
+async fn serve(
+    listener: TcpListener,
+    door: Door,
+    closing: watch::Sender<bool>,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<(), ServeError> {
+    let addr = listener.local_addr().map_err(ServeError::Listener)?;
+    check_listen(addr, door.tls.is_some())?;
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut connections = JoinSet::new();
+    let mut shutdown = pin!(shutdown);
+    loop {
+        let accepted = async {
+            // The semaphore is never closed, so there is always a place in the end.
+            let place = Arc::clone(&places).acquire_owned().await.ok();
+            (place, listener.accept().await)
+        };
+        tokio::select! {
+            biased;
+            () = &mut shutdown => break,
+            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            (place, accepted) = accepted => match accepted {
+                Ok((stream, _)) => {
+                    let door = door.clone();
+                    connections.spawn(async move {
+                        let _place = place;
+                        door.attend(stream).await;
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, door = door.name, "a connection was not accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+        }
+    }
+    drop(listener);
+    closing.send_replace(true);
+    let drained = timeout(DRAIN_WITHIN, async { while connections.join_next().await.is_some() {} }).await;
+    if drained.is_err() {
+        tracing::warn!(door = door.name, left = connections.len(), "the drain took too long; connections are cut");
+        connections.shutdown().await;
+    }
+    Ok(())
+}
+
+/// Returns when the door is to close.
+pub(crate) async fn told(mut drain: watch::Receiver<bool>) {
+    // A sender that is gone means the same.
+    let _ = drain.wait_for(|closing| *closing).await;
+}
+
+impl Door {
+    async fn attend(self, stream: TcpStream) {
+        let _connected = Connected::new(self.name);
+        // Answers are small and awaited: waiting to fill a segment only delays them.
+        let _ = stream.set_nodelay(true);
+        let Some(tls) = self.tls.clone() else {
+            let mut byte = [0];
+            let first = timeout(HEAD_WITHIN, stream.peek(&mut byte));
+            tokio::select! {
+                () = told(self.drain.clone()) => return,
+                first = first => if !matches!(first, Ok(Ok(1))) { return },
+            }
+            let version = if self.h2_only { Version::Two } else { Version::Either };
+            return self.drive(stream, version).await;
+        };
+        match timeout(HEAD_WITHIN, tls.accept(stream)).await {
+            Ok(Ok(stream)) => {
+                let h2 = self.h2_only || stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                self.drive(stream, if h2 { Version::Two } else { Version::One }).await;
+            }
+            Ok(Err(error)) => tracing::debug!(%error, door = self.name, "a TLS handshake failed"),
+            Err(_) => tracing::debug!(door = self.name, "a TLS handshake took too long"),
+        }
+    }
+
+    async fn drive(self, stream: impl AsyncRead + AsyncWrite + Unpin + 'static, version: Version) {
+        let mut builder = auto::Builder::new(TokioExecutor::new());
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(H1_HEAD_WITHIN);
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(H2_STREAMS_MAX)
+            .keep_alive_interval(H2_PING_EVERY)
+            .keep_alive_timeout(H2_PING_WITHIN);
+        let builder = match version {
+            Version::One => builder.http1_only(),
+            Version::Two => builder.http2_only(),
+            Version::Either => builder,
+        };
+        let mut connection =
+            pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(self.router)));
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = told(self.drain) => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, door = self.name, "a connection ended badly");
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Version {
+    One,
+    Two,
+    Either,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_text_stays_on_this_host() {
+        for (addr, plain) in [
+            ("127.0.0.1:8080", true),
+            ("127.9.9.9:1", true),
+            ("[::1]:8080", true),
+            ("[::ffff:127.0.0.1]:1", true),
+            ("0.0.0.0:8080", false),
+            ("[::]:8080", false),
+            ("10.0.0.7:8080", false),
+            ("[2001:db8::1]:80", false),
+        ] {
+            let addr: SocketAddr = addr.parse().unwrap();
+            assert_eq!(check_listen(addr, false).is_ok(), plain, "{addr}");
+            assert!(check_listen(addr, true).is_ok(), "{addr}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Strict arguments: each mistake is a 400 that names the field (AADP §18).
+
+use placet_core::ids::{ApprovalId, EvidenceIndex};
+use placet_core::op::{BudgetCursor, Op, Query};
+
+use crate::client::ask;
+use crate::fake::APPROVAL_ID;
+use crate::house::House;
+
+#[tokio::test]
+async fn what_is_not_understood_is_refused_by_name() {
+    let house = House::open().await;
+    for (path, names) in [
+        ("/v1/approvals?al=true", "`al`"),
+        ("/v1/approvals?all=yes", "`all`"),
+        ("/v1/approvals?all=true&all=true", "`all`"),
+        ("/v1/approvals?after=7", "`after`"),
+        ("/v1/approvals?limit=0", "`limit`"),
+        ("/v1/approvals?limit=1001", "`limit`"),
+        ("/v1/approvals?limit=-1", "`limit`"),
+        ("/v1/approvals?limit=ten", "`limit`"),
+        ("/v1/approvals?limit=99999999999999999999", "`limit`"),
+        ("/v1/approvals/7", "`id`"),
+        ("/v1/approvals/apr-00112233445566778899aabbccddeefG", "`id`"),
+        ("/v1/evidence/7", "`id`"),
+        ("/v1/evidence/aud-0", "`id`"),
+        ("/v1/evidence/aud-07", "`id`"),
+        ("/v1/evidence?after=7", "`after`"),
+        ("/v1/evidence?from=aud-7", "`from`"),
+        ("/v1/policies?digest=x", "`digest`"),
+        ("/v1/policies/active", "`digest`"),
+        ("/v1/intents?after=pmt-1", "`after`"),
+        ("/v1/budgets?after=x", "`after`"),
+        ("/v1/killswitch?x=1", "`x`"),
+        ("/v1/cluster?x=1", "`x`"),
+    ] {
+        let got = ask("GET", path).of(&house).await;
+        let detail = got.json()["detail"].as_str().unwrap().to_owned();
+        assert_eq!((got.status.as_u16(), &got.json()["code"]), (400, &"invalid".into()), "{path}");
+        assert!(detail.contains(names), "{path}: {detail}");
+    }
+    assert!(house.fake.calls.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn pages_go_on_where_they_stopped() {
+    let house = House::open().await;
+    let got = ask("GET", format!("/v1/approvals?all=true&limit=2&after={APPROVAL_ID}")).of(&house).await;
+    assert_eq!(got.json()["next"], APPROVAL_ID);
+    let after = Some(ApprovalId::new(APPROVAL_ID));
+    assert_eq!(house.fake.last().op, Op::Query(Query::Approvals { all: true, after, limit: 2 }));
+    let got = ask("GET", "/v1/approvals").of(&house).await;
+    assert_eq!((got.json()["approvals"].as_array().unwrap().len(), got.json()["next"].is_null()), (2, true));
+    assert_eq!(house.fake.last().op, Op::Query(Query::Approvals { all: false, after: None, limit: 100 }));
+
+    let first = ask("GET", "/v1/budgets?limit=1").of(&house).await.json();
+    let next = first["next"].as_str().unwrap();
+    let encoded: String = next.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let second = ask("GET", format!("/v1/budgets?limit=1&after={encoded}")).of(&house).await;
+    assert_eq!(second.status, 200);
+    let cursor = BudgetCursor { budget: "pay|\"ü".into(), window: "2026-08-17".into(), scope: None };
+    assert_eq!(house.fake.last().op, Op::Query(Query::Budgets { after: Some(cursor), limit: 1 }));
+
+    ask("GET", "/v1/evidence?after=aud-0&limit=1000").of(&house).await;
+    assert_eq!(house.fake.last().op, Op::Query(Query::EvidenceTail { after: EvidenceIndex(0), limit: 1000 }));
+}
+
+#[tokio::test]
+async fn small_bodies_are_strict() {
+    let house = House::open().await;
+    let grant = format!("/v1/approvals/{APPROVAL_ID}/grant");
+    for (path, body, names) in [
+        ("/v1/killswitch", "", "JSON value"),
+        ("/v1/killswitch", "[]", "object"),
+        ("/v1/killswitch", "{}", "`engaged`"),
+        ("/v1/killswitch", r#"{"engaged":"true"}"#, "`engaged`"),
+        ("/v1/killswitch", r#"{"engaged":true,"engaged":false}"#, "`engaged`"),
+        ("/v1/killswitch", r#"{"engaged":true,"origin":7}"#, "`origin`"),
+        ("/v1/killswitch", r#"{"engaged":true,"why":"x"}"#, "`why`"),
+        (grant.as_str(), r#"{"note":7}"#, "`note`"),
+        (grant.as_str(), r#"{"notes":"x"}"#, "`notes`"),
+        (grant.as_str(), "x", "JSON value"),
+        ("/v1/cluster/members", r#"{"id":1.5,"addresses":{}}"#, "`id`"),
+        ("/v1/cluster/members", r#"{"id":4}"#, "`addresses`"),
+        ("/v1/cluster/members", r#"{"id":4,"addresses":{"peer":"a:1","http":"b"}}"#, "`addresses.grpc`"),
+        ("/v1/cluster/members", r#"{"id":4,"addresses":{"peer":"a","http":"b","grpc":"c","x":"d"}}"#, "`x`"),
+        ("/v1/cluster/members/4/promote", "{}", "no body"),
+        ("/v1/cluster/members/four/promote", "", "member id"),
+    ] {
+        let got = ask("POST", path).body(body).of(&house).await;
+        let detail = got.json()["detail"].as_str().unwrap().to_owned();
+        assert_eq!(got.status, 400, "{path} {body}: {detail}");
+        assert!(detail.contains(names), "{path} {body}: {detail}");
+    }
+    let long = format!(r#"{{"note":"{}"}}"#, "x".repeat(1025));
+    assert_eq!(ask("POST", &grant).body(long).of(&house).await.status, 400);
+    assert_eq!(ask("POST", &grant).body(vec![b' '; 1 << 20]).of(&house).await.status, 413);
+    assert_eq!(ask("POST", &grant).body("{}").header("content-type", "text/plain").of(&house).await.status, 415);
+    assert!(house.fake.calls.lock().unwrap().is_empty());
+    assert!(house.fake.changes.lock().unwrap().is_empty());
+}

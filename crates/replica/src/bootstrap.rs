@@ -1,0 +1,287 @@
+//! How a cluster is founded, and how a member that lost its data comes back without harm.
+//! Absent on purpose: membership changes of a running cluster (`node`).
+//!
+//! A voter with an empty disk has forgotten whom it voted for and what it acknowledged. If it took part at once, two
+//! leaders could be elected in one term, and a committed entry could lose its quorum. So an empty founding member
+//! stands outside until it knows better:
+//!
+//! ```text
+//! Collecting ──every founder is empty, the smallest id says "begin"──────────────────────────► Open
+//!     │
+//!     └─some member is not empty: ask the leader, and so many voters that every quorum that this one
+//!       was part of is among them; note the highest term and the last log position that they know
+//!                                        ▼
+//!       CatchingUp: takes appends from that term on, gives no votes ──applied that far──────► Open
+//! ```
+//!
+//! INVARIANT (amnesia): a node gives no vote, and acknowledges nothing, below what it may have promised before it lost
+//! its disk. The list of founders must stay in the configuration for that; a founder alone in its list, and a node
+//! without a list, are taken at their word. Raft §5.2; Viewstamped Replication Revisited §4.3.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use placet_core::cluster::MemberAddresses;
+use placet_wire::peer;
+use serde::{Deserialize, Serialize};
+use tonic::Status;
+
+use crate::log_store::{invalid, last_log_id, read_vote};
+use crate::network::client::Peers;
+use crate::network::convert;
+use crate::node::Inner;
+use crate::ports::{Log, LogKey, State};
+use crate::types::{LogId, StoredMembership};
+
+/// Between two rounds of questions: short beside a human's patience, long beside a round trip.
+const ROUND: Duration = Duration::from_millis(150);
+
+/// How long one peer may take to answer a question.
+const ANSWER: Duration = Duration::from_millis(1000);
+
+/// How far a node may take part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Standing {
+    /// It knows nothing yet: neither votes nor appends.
+    Collecting,
+    /// It takes appends of `term` or later, and gives no votes before it has applied `target`.
+    CatchingUp {
+        /// The highest term that it may have voted in.
+        term: u64,
+        /// Term and index of the last entry that it may have acknowledged.
+        target: Option<(u64, u64)>,
+    },
+    /// It takes part.
+    Open,
+}
+
+/// The guard of the peer door; remembers its standing on disk.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    log: Arc<dyn Log>,
+    state: Arc<dyn State>,
+    standing: Mutex<Standing>,
+}
+
+impl Gate {
+    /// `founder`: whether this node is one of several founding members.
+    pub(crate) fn open(log: Arc<dyn Log>, state: Arc<dyn State>, founder: bool) -> io::Result<Self> {
+        let standing = match log.get(LogKey::Recovery)? {
+            Some(bytes) => serde_json::from_slice(&bytes).map_err(invalid)?,
+            None if founder && pristine(log.as_ref(), state.as_ref())? => Standing::Collecting,
+            None => Standing::Open,
+        };
+        Ok(Self { log, state, standing: Mutex::new(standing) })
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        self.standing.lock().clone()
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        *self.standing.lock() == Standing::Open
+    }
+
+    pub(crate) fn pristine(&self) -> io::Result<bool> {
+        pristine(self.log.as_ref(), self.state.as_ref())
+    }
+
+    fn enter(&self, standing: &mut Standing, next: Standing) -> io::Result<()> {
+        // On disk before it counts: after the first append this node no longer looks empty.
+        self.log.put(LogKey::Recovery, &serde_json::to_vec(&next).map_err(invalid)?, true)?;
+        tracing::info!(from = ?standing, to = ?next, "this node's standing changed");
+        *standing = next;
+        Ok(())
+    }
+
+    /// The founder saw every founding member empty; whether this one agrees.
+    pub(crate) fn begin(&self) -> io::Result<bool> {
+        let mut standing = self.standing.lock();
+        let agreed = !matches!(*standing, Standing::CatchingUp { .. }) && self.pristine()?;
+        if agreed {
+            self.enter(&mut standing, Standing::Open)?;
+        }
+        Ok(agreed)
+    }
+
+    fn leave_collecting(&self, next: Standing) -> io::Result<()> {
+        let mut standing = self.standing.lock();
+        if *standing == Standing::Collecting { self.enter(&mut standing, next) } else { Ok(()) }
+    }
+
+    fn finish(&self) -> io::Result<()> {
+        let mut standing = self.standing.lock();
+        self.enter(&mut standing, Standing::Open)
+    }
+
+    /// Whether a candidate may be answered.
+    pub(crate) fn admit_vote(&self) -> Result<(), Status> {
+        match *self.standing.lock() {
+            Standing::Open => Ok(()),
+            _ => Err(Status::unavailable("this node lost its data and gives no votes yet")),
+        }
+    }
+
+    /// Whether a leader of `term` may be answered.
+    pub(crate) fn admit_leader(&self, term: u64) -> Result<(), Status> {
+        match *self.standing.lock() {
+            Standing::Open => Ok(()),
+            Standing::CatchingUp { term: least, .. } if term >= least => Ok(()),
+            _ => Err(Status::unavailable("this node lost its data and does not know this leader")),
+        }
+    }
+}
+
+fn pristine(log: &dyn Log, state: &dyn State) -> io::Result<bool> {
+    Ok(read_vote(log)?.is_none() && last_log_id(log)?.is_none() && state.position()?.is_none())
+}
+
+/// Asks one peer where it stands.
+pub(crate) async fn ask(
+    peers: &Peers,
+    from: u64,
+    id: u64,
+    addresses: &MemberAddresses,
+) -> Option<peer::StatusResponse> {
+    let mut client = peers.channels(id, &addresses.peer).ok()?.client();
+    let answer = tokio::time::timeout(ANSWER, client.status(peer::StatusRequest { from })).await;
+    let status = answer.ok()?.ok()?.into_inner();
+    // An address that leads to another node says nothing about this one.
+    (status.node_id == id).then_some(status)
+}
+
+async fn ask_all(inner: &Inner, members: &BTreeMap<u64, MemberAddresses>) -> BTreeMap<u64, peer::StatusResponse> {
+    let me = inner.options.node_id;
+    let others = members.iter().filter(|(id, _)| **id != me);
+    let asked = others.map(|(id, at)| async { (*id, ask(&inner.peers, me, *id, at).await) });
+    let answers = futures::future::join_all(asked).await;
+    answers.into_iter().filter_map(|(id, status)| Some((id, status?))).collect()
+}
+
+/// Brings a node to `Open`, and founds the cluster if that is its part. Ends when there is nothing left to do.
+pub(crate) async fn run(inner: Arc<Inner>) {
+    let founders = inner.options.initial_cluster.clone();
+    loop {
+        let step = match inner.gate.standing() {
+            Standing::Collecting => collect(&inner, &founders).await,
+            Standing::CatchingUp { target, .. } => catch_up(&inner, target),
+            Standing::Open => {
+                inner.raft.runtime_config().elect(true);
+                match found_alone(&inner, &founders).await {
+                    Ok(()) => return,
+                    Err(error) => Err(error),
+                }
+            }
+        };
+        if let Err(error) = step {
+            tracing::warn!(%error, "this node could not take its place yet");
+        }
+        tokio::time::sleep(ROUND).await;
+    }
+}
+
+async fn collect(inner: &Inner, founders: &BTreeMap<u64, MemberAddresses>) -> io::Result<()> {
+    let me = inner.options.node_id;
+    let mut answers = ask_all(inner, founders).await;
+    if answers.values().all(|status| status.pristine) {
+        let everyone = answers.len() + 1 == founders.len();
+        let smallest = founders.first_key_value().is_some_and(|(id, _)| *id == me);
+        return if everyone && smallest { found(inner, founders).await } else { Ok(()) };
+    }
+    let Some(membership) = newest_membership(&answers) else { return Ok(()) };
+    let members = membership.nodes().map(|(id, at)| (*id, at.clone())).collect::<BTreeMap<_, _>>();
+    answers.extend(ask_all(inner, &members).await);
+    if !membership.voter_ids().any(|id| id == me) {
+        return inner.gate.leave_collecting(Standing::Open);
+    }
+    answers.retain(|_, status| !status.recovering);
+    let enough = membership.membership().get_joint_config().iter().all(|voters| covers(voters, me, &answers));
+    if !enough {
+        return Ok(());
+    }
+    // The leader holds everything that was acknowledged to it; without its answer an entry that this node alone
+    // acknowledged could be missed.
+    let term = answers.values().map(|status| status.term).max().unwrap_or_default();
+    if !answers.values().any(|status| status.leads && status.term == term) {
+        return Ok(());
+    }
+    let target = answers.values().filter_map(|status| status.last.as_ref().map(|id| (id.term, id.index))).max();
+    inner.gate.leave_collecting(Standing::CatchingUp { term, target })
+}
+
+fn newest_membership(answers: &BTreeMap<u64, peer::StatusResponse>) -> Option<StoredMembership> {
+    let known = answers.values().filter_map(|status| convert::stored_membership_back(status.membership.clone()).ok());
+    known.max_by_key(|stored| *stored.log_id()).filter(|stored| stored.log_id().is_some())
+}
+
+/// Whether every quorum of `voters` that `me` can have been part of has a member among those who answered.
+fn covers(voters: &BTreeSet<u64>, me: u64, answers: &BTreeMap<u64, peer::StatusResponse>) -> bool {
+    let quorum = voters.len() / 2 + 1;
+    let answered = voters.iter().filter(|id| **id != me && answers.contains_key(id)).count();
+    !voters.contains(&me) || answered > voters.len().saturating_sub(quorum)
+}
+
+fn catch_up(inner: &Inner, target: Option<(u64, u64)>) -> io::Result<()> {
+    let progress = *inner.progress.borrow();
+    if target.is_none_or(|target| (progress.term, progress.index) >= target) { inner.gate.finish() } else { Ok(()) }
+}
+
+async fn found(inner: &Inner, founders: &BTreeMap<u64, MemberAddresses>) -> io::Result<()> {
+    let me = inner.options.node_id;
+    for (id, at) in founders.iter().filter(|(id, _)| **id != me) {
+        let mut client = inner.peers.channels(*id, &at.peer).map_err(io::Error::other)?.client();
+        let answer = tokio::time::timeout(ANSWER, client.begin(peer::BeginRequest { from: me })).await;
+        let accepted = answer.map_err(io::Error::other)?.map_err(io::Error::other)?.into_inner().accepted;
+        if !accepted {
+            return Err(io::Error::other(format!("founding member {id} is not empty any more")));
+        }
+    }
+    if !inner.gate.begin()? {
+        return Err(io::Error::other("this node is not empty any more"));
+    }
+    initialize(inner, founders).await
+}
+
+/// An open, empty founder: alone in its list, or stopped between "begin" and the first entry.
+async fn found_alone(inner: &Inner, founders: &BTreeMap<u64, MemberAddresses>) -> io::Result<()> {
+    let me = inner.options.node_id;
+    if !inner.gate.pristine()? || founders.first_key_value().is_none_or(|(id, _)| *id != me) {
+        return Ok(());
+    }
+    if founders.len() > 1 {
+        let answers = ask_all(inner, founders).await;
+        let empty = answers.values().all(|status| status.pristine) && answers.len() + 1 == founders.len();
+        return if empty { found(inner, founders).await } else { Err(io::Error::other("not every founder is there")) };
+    }
+    initialize(inner, founders).await
+}
+
+async fn initialize(inner: &Inner, founders: &BTreeMap<u64, MemberAddresses>) -> io::Result<()> {
+    tracing::info!(members = ?founders.keys().collect::<Vec<_>>(), "founding the cluster");
+    inner.raft.runtime_config().elect(true);
+    inner.raft.initialize(founders.clone()).await.map_err(|error| io::Error::other(error.to_string()))
+}
+
+/// What this node answers when it is asked where it stands.
+pub(crate) fn status(inner: &Inner) -> io::Result<peer::StatusResponse> {
+    use openraft::async_runtime::watch::WatchReceiver;
+
+    let vote = read_vote(inner.log.as_ref())?;
+    let last: Option<LogId> = last_log_id(inner.log.as_ref())?;
+    let metrics = inner.raft.metrics().borrow_watched().clone();
+    let applied = metrics.last_applied;
+    Ok(peer::StatusResponse {
+        node_id: inner.options.node_id,
+        pristine: inner.gate.pristine()?,
+        term: vote.map_or(0, |vote| vote.leader_id.term),
+        last: last.max(applied).as_ref().map(convert::log_id),
+        membership: Some(convert::stored_membership(&metrics.membership_config)),
+        now_ms: inner.options.clock.now_ms(),
+        recovering: !inner.gate.is_open(),
+        leads: metrics.state == openraft::ServerState::Leader,
+    })
+}

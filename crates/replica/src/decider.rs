@@ -1,0 +1,256 @@
+//! The Decider: one task that judges, in order, while this node leads.
+//! Absent on purpose: waiting for one batch before the next, and answers that run ahead of their batch.
+//!
+//! ```text
+//! not leading ──vote committed and ours, own state applied an entry of this term──► leading
+//!      ▲                                                                              │ any refused or lost batch,
+//!      │                                                                              │ another term, a fold failed
+//!      └──────── every batch in flight has its outcome ◄── draining ◄─────────────────┘
+//! ```
+//!
+//! With leader restore off the first entry of a term is its blank one, so "applied an entry of my term" means
+//! "everything before my term is applied". Architecture §1; Raft §5.4, §8.
+
+mod due;
+mod leadership;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use openraft::ServerState;
+use openraft::async_runtime::watch::WatchReceiver;
+use openraft::errors::{ClientWriteError, ForwardReason};
+use openraft::raft::ClientWriteResult;
+use placet_core::op::{Answer, Call, Reject};
+use tokio::sync::{mpsc, oneshot, watch};
+use tracing::Instrument;
+
+use self::leadership::{Fault, Leadership};
+use crate::bootstrap;
+use crate::network::client::Peers;
+use crate::options::Options;
+use crate::ports::Records;
+use crate::state_machine::Progress;
+use crate::types::{Applied, Raft, Types};
+
+/// How long the Decider holds still after Raft refused a batch for a reason that passes by itself.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Why a call has no answer from this Decider.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// It was not proposed and never will be: any node may try it again.
+    NotProposed(String),
+    /// It may have been committed, or may still be.
+    Lost(String),
+    /// It was judged, and this is the answer; or it must not be tried again.
+    Reject(Reject),
+}
+
+type ServerChanges = openraft::alias::WatchReceiverOf<Types, openraft::metrics::RaftServerMetrics<Types>>;
+
+/// A call on its way to the Decider.
+#[derive(Debug)]
+pub(crate) struct Proposal {
+    pub(crate) call: Call,
+    pub(crate) reply: oneshot::Sender<Result<Answer, Refusal>>,
+    /// Of the request, so that its judgement shows there.
+    pub(crate) span: tracing::Span,
+}
+
+/// What the Decider works with.
+#[derive(Debug)]
+pub(crate) struct Decider {
+    pub(crate) options: Arc<Options>,
+    pub(crate) raft: Raft,
+    pub(crate) records: Records,
+    pub(crate) peers: Peers,
+    pub(crate) progress: watch::Receiver<Progress>,
+    pub(crate) queue: mpsc::Receiver<Proposal>,
+}
+
+/// What became of a batch.
+#[derive(Debug)]
+enum BatchOutcome {
+    /// Committed and applied here.
+    Applied,
+    /// Provably without effect.
+    NotProposed(String),
+    /// Nobody knows yet.
+    Lost(String),
+}
+
+impl BatchOutcome {
+    /// The table of what a write's result proves.
+    fn of(result: Result<ClientWriteResult<Types>, oneshot::error::RecvError>) -> Self {
+        match result {
+            Ok(Ok(response)) => match response.data {
+                Applied::Folded => Self::Applied,
+                Applied::Fenced => Self::NotProposed("the batch was fenced".to_owned()),
+            },
+            Ok(Err(ClientWriteError::ForwardToLeader(refused))) => {
+                let reason = match refused.reason {
+                    ForwardReason::NotLeader => "this node does not lead any more",
+                    ForwardReason::LeadershipTransfer => "the leadership is being transferred",
+                    ForwardReason::LeaseExpired => "the leader has no quorum",
+                };
+                Self::NotProposed(reason.to_owned())
+            }
+            Ok(Err(error)) => Self::Lost(error.to_string()),
+            Err(_) => Self::Lost("this node stopped".to_owned()),
+        }
+    }
+}
+
+impl Decider {
+    /// Runs until the queue is closed.
+    pub(crate) async fn run(mut self) {
+        while let Some(term) = self.wait_until_leading().await {
+            metrics::counter!("placet_leaderships_total").increment(1);
+            tracing::info!(term, "this node decides");
+            let lead = match Leadership::take(self.options.clone(), self.records.clone(), term).await {
+                Ok(lead) => lead,
+                Err(error) => {
+                    tracing::error!(error = %error.0, "the state could not be read on taking leadership");
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+            };
+            let fault = self.lead(lead).instrument(tracing::info_span!("lead", term)).await;
+            tracing::info!(term, reason = %fault.0, "this node does not decide any more");
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// The term in which this node leads now, if it may judge in it.
+    fn leading(&self) -> Option<u64> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let mine = metrics.vote.leader_id.voted_for == self.options.node_id && metrics.vote.committed;
+        let leads = mine && metrics.state == ServerState::Leader && metrics.running_state.is_ok();
+        let term = metrics.vote.leader_id.term;
+        (leads && self.progress.borrow().term == term).then_some(term)
+    }
+
+    /// `None` when the queue is closed. Whoever asks meanwhile is told that this node does not lead.
+    async fn wait_until_leading(&mut self) -> Option<u64> {
+        let mut metrics = self.raft.metrics();
+        loop {
+            if let Some(term) = self.leading() {
+                return Some(term);
+            }
+            tokio::select! {
+                proposal = self.queue.recv() => refuse(proposal?, "this node does not lead"),
+                changed = metrics.changed() => if changed.is_err() { self.refuse_for_ever().await; return None },
+                _ = self.progress.changed() => {}
+            }
+        }
+    }
+
+    async fn refuse_for_ever(&mut self) {
+        while let Some(proposal) = self.queue.recv().await {
+            refuse(proposal, "this node has stopped");
+        }
+    }
+
+    /// Leads until something goes wrong, then waits for the outcome of every batch in flight.
+    async fn lead(&mut self, mut lead: Leadership) -> Fault {
+        let mut changes = self.raft.server_metrics();
+        let fault = loop {
+            if let Err(fault) = self.step(&mut lead, &mut changes).await {
+                break fault;
+            }
+        };
+        lead.abandon_waiting(&fault);
+        while !lead.idle() {
+            tokio::select! {
+                () = lead.next_outcome().map(drop) => {}
+                proposal = self.queue.recv() => match proposal {
+                    Some(proposal) => refuse(proposal, &fault.0),
+                    None => return fault,
+                },
+            }
+        }
+        fault
+    }
+
+    async fn step(&mut self, lead: &mut Leadership, changes: &mut ServerChanges) -> Result<(), Fault> {
+        if self.leading() != Some(lead.term()) {
+            return Err(Fault::new("the leadership changed"));
+        }
+        let mut proposals = Vec::new();
+        let batch_max = self.options.batch_events_max;
+        let (busy, room, expiry) = (!lead.idle(), lead.has_room(), lead.next_expiry());
+        tokio::select! {
+            biased;
+            outcome = lead.next_outcome(), if busy => return outcome,
+            changed = changes.changed() => return changed.map_err(|_| Fault::new("this node has stopped")),
+            received = self.queue.recv_many(&mut proposals, batch_max), if room => {
+                if received == 0 {
+                    return Err(Fault::new("this node is stopping"));
+                }
+            }
+            () = tokio::time::sleep_until(expiry), if room => lead.expiry_checked(),
+        }
+        if lead.clock_jumps() && !self.clock_is_trusted().await {
+            proposals.into_iter().for_each(|proposal| refuse(proposal, "the leader's clock disagrees with its peers'"));
+            self.step_aside().await;
+            return Err(Fault::new("the clock of this node disagrees with its peers'"));
+        }
+        // One round of the queue may need several batches: events have a bound in bytes, too.
+        let mut proposals = proposals.into_iter();
+        loop {
+            let batch = match lead.judge(&mut proposals) {
+                Ok(batch) => batch,
+                Err(fault) => {
+                    proposals.for_each(|proposal| refuse(proposal, &fault.0));
+                    return Err(fault);
+                }
+            };
+            if let Some(batch) = batch {
+                lead.propose(&self.raft, batch).await?;
+            }
+            if proposals.len() == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Asks the peers for the time; trusted when more than half of all who know agree with this node.
+    async fn clock_is_trusted(&self) -> bool {
+        let now = self.options.clock.now_ms();
+        let bound = i64::try_from(self.options.clock_skew_max.as_millis()).unwrap_or(i64::MAX);
+        let members = self.raft.metrics().borrow_watched().membership_config.clone();
+        let me = self.options.node_id;
+        let others = members.nodes().filter(|(id, _)| **id != me);
+        let asked = others.map(|(id, at)| bootstrap::ask(&self.peers, me, *id, at));
+        let answers = futures::future::join_all(asked).await;
+        let (mut known, mut agree) = (1usize, 1usize);
+        for status in answers.into_iter().flatten() {
+            known += 1;
+            agree += usize::from(status.now_ms.saturating_sub(now).abs() <= bound);
+        }
+        let trusted = agree * 2 > known;
+        if !trusted {
+            tracing::error!(now, agree, known, "the clock of this node is not to be trusted; it does not decide");
+        }
+        trusted
+    }
+
+    /// Hands the leadership to a voter that is not this node.
+    async fn step_aside(&self) {
+        let members = self.raft.metrics().borrow_watched().membership_config.clone();
+        let next = members.voter_ids().find(|id| *id != self.options.node_id);
+        if let Some(next) = next
+            && let Err(error) = self.raft.trigger().transfer_leader(next).await
+        {
+            tracing::warn!(%error, "the leadership could not be handed over");
+        }
+    }
+}
+
+fn refuse(proposal: Proposal, why: &str) {
+    // Whoever has stopped waiting is not told.
+    let _ = proposal.reply.send(Err(Refusal::NotProposed(why.to_owned())));
+}

@@ -1,0 +1,318 @@
+//! One term of leadership: state* (applied and in flight together), the agenda, and the batches in flight.
+//! Absent on purpose: a way to go on after a failure. Whoever meets a [`Fault`] drops all of it.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::vec::IntoIter;
+
+use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream::FuturesOrdered;
+use openraft::impls::OneshotResponder;
+use openraft::raft::ClientWriteResult;
+use placet_core::evaluate::{evaluate, expire};
+use placet_core::event::Event;
+use placet_core::fold::fold;
+use placet_core::ids::{Entropy, EvidenceIndex};
+use placet_core::op::{Answer, Op, Reject};
+use placet_core::stamp::Stamp;
+use placet_core::state::{Overlay, Read};
+use placet_wire::log;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::due::Agenda;
+use super::{BatchOutcome, Proposal, Refusal};
+use crate::options::Options;
+use crate::ports::Records;
+use crate::types::{Blob, Raft, Types};
+
+/// Why a leadership ends here; a phrase for callers.
+#[derive(Debug)]
+pub(super) struct Fault(pub(super) String);
+
+impl Fault {
+    pub(super) fn new(why: impl fmt::Display) -> Self {
+        Self(why.to_string())
+    }
+}
+
+/// Somebody who waits, and what they will hear when all that they could have seen is applied.
+#[derive(Debug)]
+struct Waiter {
+    reply: oneshot::Sender<Result<Answer, Refusal>>,
+    answer: Result<Answer, Reject>,
+    /// Whether the caller's own events are in the batch, or its answer shows somebody's.
+    shows_facts: bool,
+}
+
+impl Waiter {
+    fn release(self) {
+        let _ = self.reply.send(self.answer.map_err(Refusal::Reject));
+    }
+
+    fn fail(self, lost: bool, why: &str) {
+        // A reject reserved nothing and recorded nothing, so its caller may try again in any case.
+        let refusal = if lost && self.shows_facts { Refusal::Lost } else { Refusal::NotProposed };
+        let _ = self.reply.send(Err(refusal(why.to_owned())));
+    }
+}
+
+/// A judged batch, ready to be proposed.
+#[derive(Debug)]
+pub(super) struct Batch {
+    bytes: Bytes,
+    events: usize,
+    sealed: u64,
+    waiters: Vec<Waiter>,
+}
+
+/// A batch on its way.
+#[derive(Debug)]
+struct InFlight {
+    bytes: usize,
+    sealed: u64,
+    proposed: Instant,
+    waiters: Vec<Waiter>,
+}
+
+/// Events that were judged and folded, before they are sealed into a batch.
+#[derive(Debug, Default)]
+struct Draft {
+    base: Option<EvidenceIndex>,
+    events: Vec<Event>,
+    bytes: usize,
+    waiters: Vec<Waiter>,
+}
+
+type Outcomes = FuturesOrdered<oneshot::Receiver<ClientWriteResult<Types>>>;
+
+pub(super) struct Leadership {
+    options: Arc<Options>,
+    term: u64,
+    state: Overlay<Records>,
+    agenda: Agenda,
+    draft: Draft,
+    in_flight: VecDeque<InFlight>,
+    outcomes: Outcomes,
+    bytes_in_flight: usize,
+    next_expiry: Instant,
+}
+
+impl Leadership {
+    /// Builds state* over what is applied. Reads everything that is open, off the runtime's threads.
+    pub(super) async fn take(options: Arc<Options>, records: Records, term: u64) -> Result<Self, Fault> {
+        let reading = records.clone();
+        let agenda = tokio::task::spawn_blocking(move || Agenda::of(&reading)).await.map_err(Fault::new)?;
+        Ok(Self {
+            options,
+            term,
+            state: Overlay::new(records),
+            agenda: agenda.map_err(Fault::new)?,
+            draft: Draft::default(),
+            in_flight: VecDeque::new(),
+            outcomes: Outcomes::new(),
+            bytes_in_flight: 0,
+            next_expiry: Instant::now(),
+        })
+    }
+
+    pub(super) fn term(&self) -> u64 {
+        self.term
+    }
+
+    pub(super) fn idle(&self) -> bool {
+        self.in_flight.is_empty()
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.in_flight.len() < self.options.in_flight_batches_max
+            && self.bytes_in_flight < self.options.in_flight_bytes_max
+    }
+
+    pub(super) fn next_expiry(&self) -> Instant {
+        self.next_expiry
+    }
+
+    pub(super) fn expiry_checked(&mut self) {
+        self.next_expiry = Instant::now() + self.options.expire_every;
+    }
+
+    /// Whether the clock is further ahead of the last entry than a clock may be wrong.
+    pub(super) fn clock_jumps(&self) -> bool {
+        let bound = i64::try_from(self.options.clock_skew_max.as_millis()).unwrap_or(i64::MAX);
+        let last = self.state.meta().map_or(0, |meta| meta.last_stamp.0);
+        self.options.clock.now_ms().saturating_sub(last) > bound
+    }
+
+    /// Judges what is due and then calls, in order, until the batch is full or the calls are done. `None` when nothing
+    /// has to be recorded. After a fault everything that was judged and not proposed is refused.
+    pub(super) fn judge(&mut self, calls: &mut IntoIter<Proposal>) -> Result<Option<Batch>, Fault> {
+        let judged = self.judge_due().and_then(|()| {
+            while !self.draft_is_full() {
+                let Some(proposal) = calls.next() else { break };
+                self.judge_call(proposal)?;
+            }
+            self.seal()
+        });
+        judged.inspect_err(|fault| self.abandon_waiting(fault))
+    }
+
+    /// Refuses those whose events were judged and never proposed.
+    pub(super) fn abandon_waiting(&mut self, fault: &Fault) {
+        std::mem::take(&mut self.draft).waiters.into_iter().for_each(|waiter| waiter.fail(false, &fault.0));
+    }
+
+    fn draft_is_full(&self) -> bool {
+        self.draft.events.len() >= self.options.batch_events_max || self.draft.bytes >= self.options.batch_bytes_max
+    }
+
+    /// Now, never before the last entry.
+    fn stamp(&self) -> Result<Stamp, Fault> {
+        let last = self.state.meta().map_err(Fault::new)?.last_stamp;
+        Ok(Stamp(self.options.clock.now_ms()).max(last))
+    }
+
+    fn judge_due(&mut self) -> Result<(), Fault> {
+        let now = self.stamp()?;
+        while !self.draft_is_full()
+            && let Some(due) = self.agenda.reached(now)
+        {
+            self.agenda.remove(&due);
+            if let Some(event) = expire(&self.state, &due, now).map_err(Fault::new)? {
+                metrics::counter!("placet_expired_total").increment(1);
+                self.record(vec![event])?;
+            }
+        }
+        metrics::gauge!("placet_agenda").set(self.agenda.len() as f64);
+        Ok(())
+    }
+
+    fn judge_call(&mut self, proposal: Proposal) -> Result<(), Fault> {
+        let Proposal { call, reply, span } = proposal;
+        if reply.is_closed() {
+            // The caller was told "unknown" while this waited; it must not happen any more.
+            return Ok(());
+        }
+        let _entered = span.enter();
+        let (at, entropy) = (self.stamp()?, entropy()?);
+        // A panic in the judgement of one request fails that request alone; nothing was folded yet.
+        let judged = catch_unwind(AssertUnwindSafe(|| evaluate(&self.state, &call, at, entropy)));
+        let judged = judged.unwrap_or_else(|_| {
+            metrics::counter!("placet_evaluate_panics_total").increment(1);
+            tracing::error!("evaluating a request panicked; it fails alone");
+            Err(Reject::Internal { detail: "the request could not be evaluated".to_owned() })
+        });
+        metrics::counter!("placet_judged_total", "op" => kind(&call.op)).increment(1);
+        let (events, answer) = match judged {
+            Ok(outcome) => (outcome.events, Ok(outcome.answer)),
+            Err(reject) => (Vec::new(), Err(reject)),
+        };
+        let shows_facts = answer.is_ok();
+        let recorded = self.record(events);
+        self.draft.waiters.push(Waiter { reply, answer, shows_facts });
+        recorded
+    }
+
+    /// Folds the events of one outcome into state* and the draft; they stay together.
+    fn record(&mut self, events: Vec<Event>) -> Result<(), Fault> {
+        for event in events {
+            if self.draft.base.is_none() {
+                self.draft.base = Some(event.entry.index);
+            }
+            fold(&mut self.state, &event).map_err(Fault::new)?;
+            self.agenda.follow(&event);
+            self.draft.bytes += event.bytes.len();
+            self.draft.events.push(event);
+        }
+        Ok(())
+    }
+
+    fn seal(&mut self) -> Result<Option<Batch>, Fault> {
+        let Draft { base, events, waiters, .. } = std::mem::take(&mut self.draft);
+        let Some(base) = base else {
+            // Nothing new. What the answers show may still be in flight: they leave with the last batch.
+            match self.in_flight.back_mut() {
+                Some(last) => last.waiters.extend(waiters),
+                None => waiters.into_iter().for_each(Waiter::release),
+            }
+            return Ok(None);
+        };
+        let head = match self.state.meta() {
+            Ok(meta) => meta.chain_head,
+            Err(error) => {
+                waiters.into_iter().for_each(|waiter| waiter.fail(false, "the state cannot be read"));
+                return Err(Fault::new(error));
+            }
+        };
+        let bytes = log::encode(self.term, base, head, &events);
+        Ok(Some(Batch { bytes, events: events.len(), sealed: self.state.seal(), waiters }))
+    }
+
+    /// Hands a batch to Raft. Returns once it is queued there.
+    pub(super) async fn propose(&mut self, raft: &Raft, batch: Batch) -> Result<(), Fault> {
+        let (responder, outcome) = OneshotResponder::new_pair();
+        let Batch { bytes, events, sealed, waiters } = batch;
+        let size = bytes.len();
+        metrics::counter!("placet_batches_total").increment(1);
+        metrics::histogram!("placet_batch_events").record(events as f64);
+        metrics::histogram!("placet_batch_bytes").record(size as f64);
+        let written = raft.write(Blob(bytes)).with_leader(self.term).responder(responder).await;
+        if let Err(fatal) = written {
+            // It never reached Raft.
+            waiters.into_iter().for_each(|waiter| waiter.fail(false, "this node has stopped"));
+            return Err(Fault::new(fatal));
+        }
+        self.in_flight.push_back(InFlight { bytes: size, sealed, proposed: Instant::now(), waiters });
+        self.outcomes.push_back(outcome);
+        self.bytes_in_flight += size;
+        metrics::gauge!("placet_in_flight_batches").set(self.in_flight.len() as f64);
+        Ok(())
+    }
+
+    /// Waits for the oldest batch and answers its callers. Call only when not idle.
+    pub(super) async fn next_outcome(&mut self) -> Result<(), Fault> {
+        let Some(result) = self.outcomes.next().await else { return Ok(()) };
+        let Some(batch) = self.in_flight.pop_front() else { return Ok(()) };
+        self.bytes_in_flight -= batch.bytes;
+        metrics::gauge!("placet_in_flight_batches").set(self.in_flight.len() as f64);
+        match BatchOutcome::of(result) {
+            BatchOutcome::Applied => {
+                metrics::histogram!("placet_commit_seconds").record(batch.proposed.elapsed());
+                self.state.forget(batch.sealed);
+                batch.waiters.into_iter().for_each(Waiter::release);
+                Ok(())
+            }
+            BatchOutcome::NotProposed(why) => {
+                batch.waiters.into_iter().for_each(|waiter| waiter.fail(false, &why));
+                Err(Fault(why))
+            }
+            BatchOutcome::Lost(why) => {
+                batch.waiters.into_iter().for_each(|waiter| waiter.fail(true, &why));
+                Err(Fault(why))
+            }
+        }
+    }
+}
+
+fn kind(op: &Op) -> &'static str {
+    match op {
+        Op::Decide(_) => "decide",
+        Op::Report(_) => "report",
+        Op::Malformed { .. } => "malformed",
+        Op::ResolveApproval { .. } => "resolve_approval",
+        Op::SetKillSwitch { .. } => "kill_switch",
+        Op::PublishPolicy { .. } => "policy",
+        Op::Query(_) => "query",
+    }
+}
+
+/// Random bytes from the operating system. Without them no capability can be made, so nothing is judged.
+fn entropy() -> Result<Entropy, Fault> {
+    let mut entropy = Entropy::default();
+    getrandom::fill(&mut entropy.permit).map_err(Fault::new)?;
+    getrandom::fill(&mut entropy.approval).map_err(Fault::new)?;
+    Ok(entropy)
+}

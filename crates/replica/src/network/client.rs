@@ -1,0 +1,304 @@
+//! Speaking to peers: one lazily connected channel per peer for appends, one for everything else.
+//! Absent on purpose: retries; Raft has its own, and callers of [`Peers`] decide for themselves.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::StreamExt;
+use openraft::base::{BoxFuture, BoxStream};
+use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Timeout, Unreachable};
+use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendError, StreamAppendResult,
+    TransferLeaderRequest, VoteRequest, VoteResponse,
+};
+use openraft::{OptionalSend, RPCTypes};
+use parking_lot::Mutex;
+use placet_core::cluster::MemberAddresses;
+use placet_wire::peer;
+use placet_wire::peer::peer_client::PeerClient;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tonic::{Code, Request, Status};
+
+use super::{CONNECTION_WINDOW_BYTES, KEEPALIVE, MESSAGE_BYTES_MAX, STREAM_WINDOW_BYTES, convert, transfer};
+use crate::options::PeerTls;
+use crate::types::{Snapshot, SnapshotFolder, Types, Vote};
+
+/// A stream of appends that owes an answer for this long makes no progress. Longer than a slow sync, shorter than a
+/// caller's patience.
+const STALL: Duration = Duration::from_millis(1500);
+
+/// How long a connection may take to come up.
+const CONNECT: Duration = Duration::from_secs(2);
+
+type Client = PeerClient<Channel>;
+type AppendStream<'s> = BoxStream<'s, Result<StreamAppendResult<Types>, RPCError<Types>>>;
+
+/// Channels to one peer.
+#[derive(Clone, Debug)]
+pub(crate) struct PeerChannels {
+    append: Channel,
+    other: Channel,
+}
+
+impl PeerChannels {
+    fn append_client(&self) -> Client {
+        client(self.append.clone())
+    }
+
+    /// For everything but appends.
+    pub(crate) fn client(&self) -> Client {
+        client(self.other.clone())
+    }
+}
+
+fn client(channel: Channel) -> Client {
+    PeerClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX).max_encoding_message_size(MESSAGE_BYTES_MAX)
+}
+
+/// The channels of a node, by peer; cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Peers {
+    node_id: u64,
+    tls: Option<PeerTls>,
+    channels: Arc<Mutex<HashMap<u64, (String, PeerChannels)>>>,
+}
+
+impl Peers {
+    pub(crate) fn new(node_id: u64, tls: Option<PeerTls>) -> Self {
+        Self { node_id, tls, channels: Arc::default() }
+    }
+
+    /// Channels to `id` at `address`; a changed address replaces them.
+    pub(crate) fn channels(&self, id: u64, address: &str) -> Result<PeerChannels, Status> {
+        let mut known = self.channels.lock();
+        if let Some((at, channels)) = known.get(&id)
+            && at == address
+        {
+            return Ok(channels.clone());
+        }
+        let channels = PeerChannels { append: self.open(address)?, other: self.open(address)? };
+        known.insert(id, (address.to_owned(), channels.clone()));
+        Ok(channels)
+    }
+
+    fn open(&self, address: &str) -> Result<Channel, Status> {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let bad = |error: tonic::transport::Error| Status::invalid_argument(format!("peer `{address}`: {error}"));
+        let mut endpoint = Endpoint::from_shared(format!("{scheme}://{address}"))
+            .map_err(bad)?
+            .tcp_nodelay(true)
+            .connect_timeout(CONNECT)
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .http2_keep_alive_interval(KEEPALIVE)
+            .keep_alive_timeout(KEEPALIVE)
+            .keep_alive_while_idle(true);
+        if let Some(tls) = &self.tls {
+            let mut config = ClientTlsConfig::new()
+                .ca_certificate(Certificate::from_pem(&tls.ca))
+                .identity(Identity::from_pem(&tls.cert, &tls.key));
+            if let Some(domain) = &tls.domain {
+                config = config.domain_name(domain);
+            }
+            endpoint = endpoint.tls_config(config).map_err(bad)?;
+        }
+        Ok(endpoint.connect_lazy())
+    }
+}
+
+impl RaftNetworkFactory<Types> for Peers {
+    type Network = PeerNetwork;
+
+    async fn new_client(&mut self, target: u64, node: &MemberAddresses) -> PeerNetwork {
+        PeerNetwork { id: self.node_id, target, channels: self.channels(target, &node.peer) }
+    }
+}
+
+/// Raft's view of one peer.
+#[derive(Debug)]
+pub(crate) struct PeerNetwork {
+    id: u64,
+    target: u64,
+    channels: Result<PeerChannels, Status>,
+}
+
+/// Whether a peer provably did not receive a call: nothing listened there.
+pub(crate) fn never_sent(status: &Status) -> bool {
+    let mut source = std::error::Error::source(status);
+    while let Some(error) = source {
+        if let Some(io) = error.downcast_ref::<std::io::Error>() {
+            return io.kind() == std::io::ErrorKind::ConnectionRefused;
+        }
+        source = error.source();
+    }
+    false
+}
+
+fn rpc_error(status: &Status) -> RPCError<Types> {
+    match status.code() {
+        // `Unreachable` backs off, `NetworkError` is retried at once.
+        Code::Unavailable | Code::Unimplemented | Code::InvalidArgument | Code::FailedPrecondition => {
+            RPCError::Unreachable(Unreachable::new(status))
+        }
+        _ => RPCError::Network(NetworkError::new(status)),
+    }
+}
+
+fn bad_message(error: convert::ConvertError) -> RPCError<Types> {
+    RPCError::Network(NetworkError::new(&error))
+}
+
+impl PeerNetwork {
+    fn channels(&self) -> Result<&PeerChannels, RPCError<Types>> {
+        self.channels.as_ref().map_err(rpc_error)
+    }
+
+    fn timeout(&self, action: RPCTypes, timeout: Duration) -> RPCError<Types> {
+        RPCError::Timeout(Timeout { action, id: self.id, target: self.target, timeout })
+    }
+
+    async fn call<T>(
+        &self,
+        action: RPCTypes,
+        option: &RPCOption,
+        call: impl Future<Output = Result<tonic::Response<T>, Status>>,
+    ) -> Result<T, RPCError<Types>> {
+        let limit = option.soft_ttl();
+        match tokio::time::timeout(limit, call).await {
+            Ok(answer) => answer.map(tonic::Response::into_inner).map_err(|status| rpc_error(&status)),
+            Err(_) => Err(self.timeout(action, limit)),
+        }
+    }
+
+    async fn open_append<'s, S>(&'s mut self, input: S, option: RPCOption) -> Result<AppendStream<'s>, RPCError<Types>>
+    where
+        S: futures::Stream<Item = AppendEntriesRequest<Types>> + OptionalSend + Unpin + 'static,
+    {
+        let limit = option.soft_ttl().max(STALL);
+        let sent = Arc::new(AtomicU64::new(0));
+        let counter = sent.clone();
+        let outbound = input.map(move |request| {
+            counter.fetch_add(1, Ordering::AcqRel);
+            convert::append_request(&request)
+        });
+        let mut client = self.channels()?.append_client();
+        let opened = tokio::time::timeout(limit, client.append(Request::new(outbound))).await;
+        let inbound = match opened {
+            Ok(answer) => answer.map_err(|status| rpc_error(&status))?.into_inner(),
+            Err(_) => return Err(self.timeout(RPCTypes::AppendEntries, limit)),
+        };
+        let this: &'s Self = self;
+        let answers = futures::stream::unfold((Some(inbound), 0u64), move |(inbound, received)| {
+            let sent = sent.clone();
+            async move {
+                let mut inbound = inbound?;
+                loop {
+                    let owed = sent.load(Ordering::Acquire) > received;
+                    return match tokio::time::timeout(limit, inbound.message()).await {
+                        Ok(Ok(Some(answer))) => {
+                            let answer = convert::append_response_back(answer).map_err(bad_message);
+                            Some((answer, (Some(inbound), received + 1)))
+                        }
+                        Ok(Ok(None)) => None,
+                        Ok(Err(status)) => Some((Err(rpc_error(&status)), (None, received))),
+                        Err(_) if owed => {
+                            Some((Err(this.timeout(RPCTypes::AppendEntries, limit)), (None, received)))
+                        }
+                        // Nothing was asked, so silence is right.
+                        Err(_) => continue,
+                    };
+                }
+            }
+        });
+        Ok(answers.boxed())
+    }
+}
+
+impl RaftNetworkV2<Types> for PeerNetwork {
+    type SnapshotData = SnapshotFolder;
+
+    async fn append_entries(
+        &mut self,
+        request: AppendEntriesRequest<Types>,
+        option: RPCOption,
+    ) -> Result<AppendEntriesResponse<Types>, RPCError<Types>> {
+        let last = request.entries.last().map(|entry| entry.log_id).or(request.prev_log_id);
+        let mut answers = self.open_append(futures::stream::iter([request]), option).await?;
+        match answers.next().await {
+            Some(Ok(Ok(matched))) if matched == last => Ok(AppendEntriesResponse::Success),
+            Some(Ok(Ok(matched))) => Ok(AppendEntriesResponse::PartialSuccess(matched)),
+            Some(Ok(Err(StreamAppendError::Conflict(_)))) => Ok(AppendEntriesResponse::Conflict),
+            Some(Ok(Err(StreamAppendError::HigherVote(vote)))) => Ok(AppendEntriesResponse::HigherVote(vote)),
+            Some(Err(error)) => Err(error),
+            None => Err(RPCError::Network(NetworkError::from_string("the peer closed the stream without an answer"))),
+        }
+    }
+
+    fn stream_append<'s, S>(
+        &'s mut self,
+        input: S,
+        option: RPCOption,
+    ) -> BoxFuture<'s, Result<AppendStream<'s>, RPCError<Types>>>
+    where
+        S: futures::Stream<Item = AppendEntriesRequest<Types>> + OptionalSend + Unpin + 'static,
+    {
+        Box::pin(self.open_append(input, option))
+    }
+
+    async fn vote(
+        &mut self,
+        request: VoteRequest<Types>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<Types>, RPCError<Types>> {
+        let mut client = self.channels()?.client();
+        let answer = self.call(RPCTypes::Vote, &option, client.vote(convert::vote_request(&request))).await?;
+        convert::vote_response_back(answer).map_err(bad_message)
+    }
+
+    async fn pre_vote(
+        &mut self,
+        request: VoteRequest<Types>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<Types>, RPCError<Types>> {
+        let mut client = self.channels()?.client();
+        let answer = self.call(RPCTypes::Vote, &option, client.pre_vote(convert::vote_request(&request))).await?;
+        convert::vote_response_back(answer).map_err(bad_message)
+    }
+
+    async fn full_snapshot(
+        &mut self,
+        vote: Vote,
+        snapshot: Snapshot,
+        cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
+        option: RPCOption,
+    ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
+        let mut client = self.channels()?.client();
+        let limit = option.soft_ttl();
+        let parts = transfer::send(&vote, snapshot);
+        let sending = tokio::time::timeout(limit, client.install_snapshot(Request::new(parts)));
+        let answer = tokio::select! {
+            answer = sending => answer.map_err(|_| self.timeout(RPCTypes::InstallSnapshot, limit))?,
+            closed = cancel => return Err(StreamingError::Closed(closed)),
+        };
+        let answer = answer.map_err(|status| rpc_error(&status))?.into_inner();
+        Ok(SnapshotResponse::new(convert::vote_back(answer.vote).map_err(bad_message)?))
+    }
+
+    async fn transfer_leader(
+        &mut self,
+        request: TransferLeaderRequest<Types>,
+        option: RPCOption,
+    ) -> Result<openraft::raft::TransferLeaderResponse<Types>, RPCError<Types>> {
+        let mut client = self.channels()?.client();
+        let call = client.transfer_leader(convert::transfer_request(&request));
+        let answer: peer::TransferLeaderResponse = self.call(RPCTypes::TransferLeader, &option, call).await?;
+        match answer.refused {
+            None => Ok(Ok(())),
+            Some(detail) => Err(RPCError::Network(NetworkError::from_string(detail))),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Membership: one change at a time, by the leader, through joint configurations (Raft §6).
+//! Absent on purpose: founding a cluster (`bootstrap`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use openraft::ChangeMembers;
+use openraft::async_runtime::watch::WatchReceiver;
+use openraft::errors::{ChangeMembershipError, ClientWriteError, RaftError};
+use placet_core::cluster::{ClusterView, MemberAddresses, MembershipChange};
+use placet_core::op::Reject;
+use tokio::time::Instant;
+
+use super::submit::{Attempt, Route, encode};
+use super::{Failure, Inner, Node};
+use crate::types::Types;
+
+/// A learner this many entries behind may become a voter: the rest arrives while the change is committed.
+const PROMOTE_LAG_MAX: u64 = 1000;
+
+impl Node {
+    /// Changes the membership, wherever the leader is.
+    pub async fn change_membership(&self, change: MembershipChange) -> Result<ClusterView, Reject> {
+        if self.inner.leads() {
+            return self.inner.change_membership_here(change).await.map_err(|failure| match failure {
+                Failure::NotLeader { detail } => Reject::Unavailable { detail },
+                Failure::Final(reject) => reject,
+            });
+        }
+        let deadline = Instant::now() + self.inner.options.deadline;
+        self.forward(Route::Membership, encode(&change)?, deadline).await.map_err(|attempt| match attempt {
+            Attempt::Safe(detail) => Reject::Unavailable { detail },
+            Attempt::Unsure(detail) => Reject::Unknown { detail },
+            Attempt::Final(reject) => reject,
+        })
+    }
+}
+
+impl Inner {
+    /// Changes the membership on this node, which must lead.
+    pub(crate) async fn change_membership_here(&self, change: MembershipChange) -> Result<ClusterView, Failure> {
+        tracing::info!(?change, "changing the membership");
+        let (changes, retain) = match change {
+            MembershipChange::AddLearner { id, addresses } => (self.add(id, addresses)?, true),
+            MembershipChange::Promote { id } => (self.promote(id)?, true),
+            MembershipChange::Remove { id } => (self.remove(id)?, false),
+        };
+        let changing = self.raft.change_membership(changes, retain);
+        match tokio::time::timeout(self.options.deadline, changing).await {
+            Ok(Ok(_)) => self.cluster().map_err(Failure::Final),
+            Ok(Err(error)) => Err(failure(error)),
+            Err(_) => Err(Failure::Final(Reject::Unknown { detail: "the change was not committed in time".to_owned() })),
+        }
+    }
+
+    fn add(&self, id: u64, addresses: MemberAddresses) -> Result<ChangeMembers<u64, MemberAddresses>, Failure> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let nodes = BTreeMap::from([(id, addresses.clone())]);
+        match metrics.membership_config.get_node(&id) {
+            None => Ok(ChangeMembers::AddNodes(nodes)),
+            Some(known) if *known == addresses => Err(conflict(format!("node {id} is a member already"))),
+            // The same node at another place.
+            Some(_) => Ok(ChangeMembers::SetNodes(nodes)),
+        }
+    }
+
+    fn promote(&self, id: u64) -> Result<ChangeMembers<u64, MemberAddresses>, Failure> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        if metrics.membership_config.get_node(&id).is_none() {
+            return Err(Failure::Final(Reject::NotFound { detail: format!("node {id} is not a member") }));
+        }
+        if metrics.membership_config.voter_ids().any(|voter| voter == id) {
+            return Err(conflict(format!("node {id} is a voter already")));
+        }
+        let replication = metrics.replication.as_ref();
+        let matched = replication.and_then(|all| all.get(&id).copied().flatten()).map_or(0, |at| at.index);
+        let behind = metrics.last_log_index.unwrap_or_default().saturating_sub(matched);
+        if matched == 0 || behind > PROMOTE_LAG_MAX {
+            return Err(conflict(format!("node {id} is {behind} entries behind; promote it when it has caught up")));
+        }
+        Ok(ChangeMembers::AddVoterIds(BTreeSet::from([id])))
+    }
+
+    fn remove(&self, id: u64) -> Result<ChangeMembers<u64, MemberAddresses>, Failure> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        if metrics.membership_config.get_node(&id).is_none() {
+            return Err(Failure::Final(Reject::NotFound { detail: format!("node {id} is not a member") }));
+        }
+        let voters = metrics.membership_config.voter_ids().collect::<BTreeSet<_>>();
+        if voters.len() == 1 && voters.contains(&id) {
+            return Err(conflict(format!("node {id} is the last voter")));
+        }
+        let ids = BTreeSet::from([id]);
+        Ok(if voters.contains(&id) { ChangeMembers::RemoveVoters(ids) } else { ChangeMembers::RemoveNodes(ids) })
+    }
+}
+
+fn conflict(detail: String) -> Failure {
+    Failure::Final(Reject::Conflict { detail })
+}
+
+fn failure(error: RaftError<Types, ClientWriteError<Types>>) -> Failure {
+    let detail = error.to_string();
+    match error {
+        RaftError::APIError(ClientWriteError::ForwardToLeader(_)) => Failure::NotLeader { detail },
+        RaftError::APIError(ClientWriteError::ChangeMembershipError(ChangeMembershipError::InProgress(_))) => {
+            conflict(detail)
+        }
+        RaftError::APIError(ClientWriteError::ChangeMembershipError(_) | ClientWriteError::PreconditionFailed(_)) => {
+            Failure::Final(Reject::Invalid { detail })
+        }
+        RaftError::APIError(ClientWriteError::LogEntryDiscarded(_)) | RaftError::Fatal(_) => {
+            Failure::Final(Reject::Unknown { detail })
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! The configuration file of a node: what an operator decides about it.
+//! Absent on purpose: policy, which is published to the cluster, and everything that may differ between two starts
+//! of one node without a reason.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use placet_core::cluster::MemberAddresses;
+use serde::Deserialize;
+
+/// A whole file. Unknown names are mistakes: a misspelt limit is a limit that does not hold.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Unique in the cluster, from 1, for the life of the node.
+    pub node_id: u64,
+    /// Folder of log and state; one process at a time.
+    pub data: PathBuf,
+    /// The keyring: who may call, with which roles.
+    pub tokens: PathBuf,
+    pub http: Door,
+    pub grpc: Door,
+    pub peer: PeerDoor,
+    /// The founding members, this node included; empty for a node that is added later.
+    #[serde(default)]
+    pub initial_cluster: Vec<Founder>,
+    #[serde(default)]
+    pub raft: Raft,
+    /// Address of an OpenTelemetry collector (gRPC), such as `http://127.0.0.1:4317`.
+    pub otlp_endpoint: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Door {
+    pub listen: SocketAddr,
+    pub tls: Option<Tls>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PeerDoor {
+    pub listen: SocketAddr,
+    pub tls: Option<PeerTls>,
+}
+
+/// Certificate files in PEM.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tls {
+    pub cert: PathBuf,
+    pub key: PathBuf,
+    /// Clients must hold a certificate of this authority.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// Mutual TLS between nodes.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PeerTls {
+    pub ca: PathBuf,
+    pub cert: PathBuf,
+    pub key: PathBuf,
+    /// The name in every node's certificate; without it, the host of the peer's address.
+    pub domain: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Founder {
+    pub id: u64,
+    pub peer: String,
+    pub http: String,
+    pub grpc: String,
+}
+
+/// Consensus, where the defaults do not fit.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Raft {
+    pub heartbeat_ms: Option<u64>,
+    pub election_ms: Option<(u64, u64)>,
+    /// Log entries between two snapshots.
+    pub snapshot_every: Option<u64>,
+    /// Log entries kept behind a snapshot.
+    pub log_kept: Option<u64>,
+    /// How long a caller waits before the answer is "unknown".
+    pub deadline_ms: Option<u64>,
+}
+
+impl Config {
+    /// Reads and checks a file; a relative path in it is relative to it.
+    pub fn load(path: &Path) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()))?;
+        let mut config: Self = toml::from_str(&text).with_context(|| format!("in `{}`", path.display()))?;
+        let folder = path.parent().unwrap_or(Path::new("."));
+        for file in config.paths() {
+            *file = folder.join(&file);
+        }
+        config.check().with_context(|| format!("in `{}`", path.display()))?;
+        Ok(config)
+    }
+
+    fn paths(&mut self) -> Vec<&mut PathBuf> {
+        let mut paths = vec![&mut self.data, &mut self.tokens];
+        for tls in [&mut self.http.tls, &mut self.grpc.tls].into_iter().flatten() {
+            paths.extend([&mut tls.cert, &mut tls.key]);
+            paths.extend(&mut tls.client_ca);
+        }
+        if let Some(tls) = &mut self.peer.tls {
+            paths.extend([&mut tls.ca, &mut tls.cert, &mut tls.key]);
+        }
+        paths
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        ensure!(self.node_id > 0, "`node_id` is 1 or more");
+        let mut ids: Vec<u64> = self.initial_cluster.iter().map(|founder| founder.id).collect();
+        ids.sort_unstable();
+        ensure!(ids.windows(2).all(|pair| pair.first() != pair.last()), "`initial_cluster` names an id twice");
+        ensure!(
+            ids.is_empty() || ids.contains(&self.node_id),
+            "`initial_cluster` does not name this node, {}; leave it empty for a node that is added later",
+            self.node_id
+        );
+        for founder in &self.initial_cluster {
+            for (name, url) in [("http", &founder.http), ("grpc", &founder.grpc)] {
+                ensure!(
+                    url.starts_with("http://") || url.starts_with("https://"),
+                    "`{name}` of node {} is `{url}`, not a URL such as https://pdp-1.example:7101",
+                    founder.id
+                );
+            }
+            ensure!(founder.peer.contains(':'), "`peer` of node {} is `{}`, not HOST:PORT", founder.id, founder.peer);
+        }
+        let peer = self.peer.listen;
+        ensure!(
+            self.peer.tls.is_some() || peer.ip().is_loopback(),
+            "the peer door listens on {peer}, beyond this machine, without `peer.tls`: nodes speak plain text on \
+             loopback only"
+        );
+        if let Some((low, high)) = self.raft.election_ms {
+            let heartbeat = self.raft.heartbeat_ms.unwrap_or(100);
+            ensure!(heartbeat < low && low < high, "`election_ms` is [low, high], both above `heartbeat_ms`");
+        }
+        Ok(())
+    }
+
+    pub fn founders(&self) -> BTreeMap<u64, MemberAddresses> {
+        self.initial_cluster
+            .iter()
+            .map(|founder| {
+                let Founder { peer, http, grpc, .. } = founder;
+                (founder.id, MemberAddresses { peer: peer.clone(), http: http.clone(), grpc: grpc.clone() })
+            })
+            .collect()
+    }
+
+    /// The replica's options.
+    pub fn options(&self) -> anyhow::Result<placet_replica::Options> {
+        let mut options = placet_replica::Options::new(self.node_id, self.data.join("snapshots"));
+        options.initial_cluster = self.founders();
+        if let Some(tls) = &self.peer.tls {
+            options.tls = Some(placet_replica::PeerTls {
+                ca: read(&tls.ca)?,
+                cert: read(&tls.cert)?,
+                key: read(&tls.key)?,
+                domain: tls.domain.clone(),
+            });
+        }
+        let raft = &self.raft;
+        if let Some(ms) = raft.heartbeat_ms {
+            options.heartbeat = Duration::from_millis(ms);
+        }
+        if let Some((low, high)) = raft.election_ms {
+            options.election = (Duration::from_millis(low), Duration::from_millis(high));
+        }
+        if let Some(entries) = raft.snapshot_every {
+            options.snapshot_every = Some(entries.max(1));
+            options.replication_lag_max = entries.saturating_mul(2).max(options.replication_lag_max.min(entries.saturating_mul(2)));
+        }
+        if let Some(entries) = raft.log_kept {
+            options.log_kept = entries;
+        }
+        if let Some(ms) = raft.deadline_ms {
+            options.deadline = Duration::from_millis(ms);
+        }
+        Ok(options)
+    }
+}
+
+fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+    std::fs::read(path).with_context(|| format!("cannot read `{}`", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Config;
+
+    const GOOD: &str = r#"
+node_id = 1
+data = "node-1"
+tokens = "tokens.json"
+http = { listen = "127.0.0.1:7101" }
+grpc = { listen = "127.0.0.1:7201" }
+peer = { listen = "127.0.0.1:7301" }
+[[initial_cluster]]
+id = 1
+peer = "127.0.0.1:7301"
+http = "http://127.0.0.1:7101"
+grpc = "http://127.0.0.1:7201"
+"#;
+
+    fn load(text: &str) -> Result<Config, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("node.toml");
+        std::fs::write(&path, text).unwrap();
+        Config::load(&path).map_err(|error| format!("{error:#}"))
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let config = load(GOOD).unwrap();
+        assert!(config.data.is_absolute() && config.tokens.is_absolute());
+        for (from, to, part) in [
+            ("node_id = 1", "node_id = 0", "1 or more"),
+            ("node_id = 1", "node_id = 2", "does not name this node"),
+            ("tokens =", "token =", "unknown field `token`"),
+            ("http://127.0.0.1:7101", "127.0.0.1:7101", "not a URL"),
+            ("peer = \"127.0.0.1:7301\"", "peer = \"localhost\"", "not HOST:PORT"),
+            ("peer = { listen = \"127.0.0.1:7301\" }", "peer = { listen = \"0.0.0.0:7301\" }", "without `peer.tls`"),
+            ("[[initial", "[raft]\nelection_ms = [50, 60]\n[[initial", "above `heartbeat_ms`"),
+        ] {
+            let error = load(&GOOD.replacen(from, to, 1)).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The `placet` binary: a node, or an operator's command against one.
+//! The one place where every part is visible: [`serve`] joins doors, replica and store.
+
+mod cli;
+mod client;
+mod commands;
+mod config;
+mod serve;
+mod telemetry;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command, Output, exit};
+use crate::client::Refused;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let run = async {
+        match &cli.command {
+            Command::Serve(command) => serve::serve(command).await,
+            _ => commands::run(&cli).await,
+        }
+    };
+    let result = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(anyhow::Error::from)
+        .and_then(|runtime| runtime.block_on(run));
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => ExitCode::from(explain(&cli, &error)),
+    }
+}
+
+/// Prints why nothing was done, and chooses the exit code.
+fn explain(cli: &Cli, error: &anyhow::Error) -> u8 {
+    let refused = error.downcast_ref::<Refused>();
+    if let (Output::Json, Some(body)) = (cli.target.output, refused.and_then(|refused| refused.body.as_ref())) {
+        if !body.is_null() {
+            println!("{body}");
+        }
+    }
+    eprintln!("placet: {error:#}");
+    refused.map_or(exit::FAILED, |refused| refused.code)
+}

@@ -1,0 +1,196 @@
+//! `placet serve`: store, replica and doors joined into a node, and its orderly end.
+//!
+//! ```text
+//! start:  configuration ─► sockets ─► store ─► replica ─► peer door ─► HTTP and gRPC doors
+//! stop:   hand leadership over ─► doors drain ─► replica ─► peer door ─► store ─► last spans
+//! ```
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use async_trait::async_trait;
+use opentelemetry::propagation::{Extractor, TextMapPropagator};
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use placet_core::cluster::{ClusterView, Health, MembershipChange};
+use placet_core::op::{Answer, Call, Reject};
+use placet_edge::{Edge, Keyring, Pdp, TlsFiles, check_listen};
+use placet_replica::Node;
+use placet_store::StoreOptions;
+use reqwest::header::HeaderMap;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tracing_opentelemetry::OpenTelemetrySpanExt;
+
+use crate::cli::{Serve, exit};
+use crate::config::{Config, Tls};
+use crate::telemetry::{self, Telemetry};
+
+/// Runs a node until it is told to stop, or has to.
+pub async fn serve(command: &Serve) -> anyhow::Result<u8> {
+    let config = Config::load(&command.config)?;
+    let keyring = Keyring::load(&config.tokens)?;
+    let http_tls = load_tls(config.http.tls.as_ref())?;
+    let grpc_tls = load_tls(config.grpc.tls.as_ref())?;
+    check_listen(config.http.listen, http_tls.is_some())?;
+    check_listen(config.grpc.listen, grpc_tls.is_some())?;
+    let options = config.options()?;
+    // The folder first: a second process on the same data says so, and not that an address is taken.
+    let store_options = StoreOptions { unsafe_no_fsync: command.unsafe_no_fsync, ..StoreOptions::default() };
+    let store = placet_store::open(&config.data, &store_options)?;
+    let http = bind(config.http.listen, "http").await?;
+    let grpc = bind(config.grpc.listen, "grpc").await?;
+    let peers = bind(config.peer.listen, "peer").await?;
+    let telemetry = telemetry::install(config.node_id, config.otlp_endpoint.as_deref())?;
+
+    let node = Node::start(options, store.log.clone(), store.state.clone()).await?;
+    drop(store);
+    let edge = Edge::new(Arc::new(Joined(node.clone())), keyring)
+        .with_metrics({
+            let metrics = Arc::clone(&telemetry.metrics);
+            Arc::new(move || metrics.render())
+        })
+        .with_trace_parent(Arc::new(adopt_trace));
+    let (closing, _) = watch::channel(Phase::Serving);
+    let mut doors = JoinSet::new();
+    {
+        let (edge, closed) = (edge.clone(), reached(&closing, Phase::Draining));
+        doors.spawn(async move { placet_edge::serve_http(http, edge, http_tls.as_ref(), closed).await.context("the http door") });
+        let closed = reached(&closing, Phase::Draining);
+        doors.spawn(async move { placet_edge::serve_grpc(grpc, edge, grpc_tls.as_ref(), closed).await.context("the grpc door") });
+    }
+    let mut peer_door = JoinSet::new();
+    {
+        let (node, closed) = (node.clone(), reached(&closing, Phase::Stopping));
+        peer_door.spawn(async move { placet_replica::serve_peers(&node, peers, closed).await.context("the peer door") });
+    }
+    tracing::info!(node = config.node_id, http = %config.http.listen, grpc = %config.grpc.listen, peer = %config.peer.listen, "serving");
+
+    let why = tokio::select! {
+        signal = stop_signal() => Stop::Asked(signal?),
+        () = stdin_closed(command.until_stdin_closes) => Stop::Asked("standard input closed"),
+        reason = node.stopped() => Stop::Failed(reason),
+        Some(ended) = doors.join_next() => Stop::Failed(ended_early(ended)),
+        Some(ended) = peer_door.join_next() => Stop::Failed(ended_early(ended)),
+    };
+    if let Stop::Asked(reason) = &why {
+        tracing::info!(reason, "stopping");
+        node.step_down().await;
+    }
+    closing.send_replace(Phase::Draining);
+    while doors.join_next().await.is_some() {}
+    node.shutdown().await;
+    closing.send_replace(Phase::Stopping);
+    while peer_door.join_next().await.is_some() {}
+    drop((edge, node));
+    flush(telemetry).await;
+    match why {
+        Stop::Asked(_) => Ok(exit::OK),
+        Stop::Failed(reason) => bail!("this node stopped: {reason}"),
+    }
+}
+
+enum Stop {
+    Asked(&'static str),
+    Failed(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    Serving,
+    Draining,
+    Stopping,
+}
+
+/// The replica, as the doors see it.
+struct Joined(Node);
+
+#[async_trait]
+impl Pdp for Joined {
+    async fn submit(&self, call: Call) -> Result<Answer, Reject> {
+        self.0.submit(call).await
+    }
+
+    async fn cluster(&self) -> Result<ClusterView, Reject> {
+        self.0.cluster()
+    }
+
+    async fn health(&self) -> Health {
+        self.0.health()
+    }
+
+    async fn change_membership(&self, change: MembershipChange) -> Result<ClusterView, Reject> {
+        self.0.change_membership(change).await
+    }
+}
+
+fn load_tls(files: Option<&Tls>) -> anyhow::Result<Option<placet_edge::tls::Tls>> {
+    let Some(files) = files else { return Ok(None) };
+    let files = TlsFiles { chain: files.cert.clone(), key: files.key.clone(), client_ca: files.client_ca.clone() };
+    Ok(Some(files.load()?))
+}
+
+async fn bind(address: SocketAddr, door: &str) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("the {door} door cannot listen on {address}"))
+}
+
+/// A future that ends when `closing` reaches a phase.
+fn reached(closing: &watch::Sender<Phase>, phase: Phase) -> impl Future<Output = ()> + Send + 'static {
+    let mut seen = closing.subscribe();
+    async move {
+        // A sender that is gone is a process that ends.
+        let _ = seen.wait_for(|now| *now >= phase).await;
+    }
+}
+
+async fn stop_signal() -> anyhow::Result<&'static str> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(tokio::select! {
+        _ = terminate.recv() => "SIGTERM",
+        _ = interrupt.recv() => "SIGINT",
+    })
+}
+
+async fn stdin_closed(wanted: bool) {
+    if !wanted {
+        return std::future::pending().await;
+    }
+    let mut stdin = tokio::io::stdin();
+    let mut thrown_away = [0u8; 256];
+    while stdin.read(&mut thrown_away).await.is_ok_and(|read| read > 0) {}
+}
+
+fn ended_early(ended: Result<anyhow::Result<()>, tokio::task::JoinError>) -> String {
+    match ended {
+        Ok(Ok(())) => "a door closed by itself".to_owned(),
+        Ok(Err(error)) => format!("{error:#}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Makes a span the child of the trace that a `traceparent` header names.
+fn adopt_trace(span: &tracing::Span, headers: &HeaderMap) {
+    struct Headers<'a>(&'a HeaderMap);
+    impl Extractor for Headers<'_> {
+        fn get(&self, key: &str) -> Option<&str> {
+            self.0.get(key)?.to_str().ok()
+        }
+        fn keys(&self) -> Vec<&str> {
+            self.0.keys().map(reqwest::header::HeaderName::as_str).collect()
+        }
+    }
+    let parent = TraceContextPropagator::new().extract(&Headers(headers));
+    // Without a tracing layer there is nothing to attach to, and nothing is lost.
+    let _ = span.set_parent(parent);
+}
+
+/// Exporting waits on the network, so it leaves the runtime's threads.
+async fn flush(telemetry: Telemetry) {
+    if let Err(error) = tokio::task::spawn_blocking(move || telemetry.flush()).await {
+        tracing::warn!(%error, "the last spans were not exported");
+    }
+}

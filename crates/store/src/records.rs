@@ -1,0 +1,233 @@
+//! One generation of the state: an open database, read and written as records.
+//! Absent on purpose: update and delete of evidence. INVARIANT (append only): an entry is written once; the same bytes
+//! again change nothing, other bytes are an error.
+//!
+//! Records are JSON. The types are made for it (exact decimals are strings, members may be absent), so a field that a
+//! later version adds reads as absent in old records, which no positional format offers.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use placet_core::evidence;
+use placet_core::event::ApprovalState;
+use placet_core::ids::{EvidenceIndex, PolicyDigest};
+use placet_core::policy::PolicySet;
+use placet_core::state::{ApprovalRecord, Changes, Meta, PermitRecord, PermitStatus, ReadError};
+use rocksdb::{ColumnFamily, DB, Direction, IteratorMode, ReadOptions, WriteBatch, WriteOptions};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::io_error;
+use crate::keys::{self, Family, OPEN, RECORD, key};
+use crate::tuning::Tuning;
+
+/// Parsed policies kept: the one in force, the ones before it that replays and listings name.
+const POLICIES_KEPT: usize = 8;
+
+const META: &[u8] = b"meta";
+const POSITION: &[u8] = b"position";
+
+#[derive(Debug)]
+pub(crate) struct Generation {
+    db: DB,
+    /// Read for every call; only [`Generation::apply`] changes it.
+    meta: Mutex<Meta>,
+    policies: Mutex<VecDeque<(PolicyDigest, Arc<PolicySet>)>>,
+}
+
+fn broken(what: impl std::fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.to_string())
+}
+
+pub(crate) fn read_error(error: impl std::fmt::Display) -> ReadError {
+    ReadError(error.to_string())
+}
+
+impl Generation {
+    pub(crate) fn open(path: &Path, tuning: &Tuning) -> Result<Self, rocksdb::Error> {
+        Ok(Self::of(DB::open_cf_descriptors(&tuning.state(), path, tuning.families())?))
+    }
+
+    /// Opens a copy without changing it.
+    pub(crate) fn open_read_only(path: &Path, tuning: &Tuning) -> Result<Self, rocksdb::Error> {
+        Ok(Self::of(DB::open_cf_descriptors_read_only(&tuning.state(), path, tuning.families(), false)?))
+    }
+
+    fn of(db: DB) -> Self {
+        Self { db, meta: Mutex::default(), policies: Mutex::default() }
+    }
+
+    /// Reads what is kept in memory and checks that the chain ends where it says.
+    pub(crate) fn load(self) -> io::Result<Self> {
+        let meta: Meta = self.json(Family::Meta, &key(&[META]))?.unwrap_or_default();
+        if meta.next_index > EvidenceIndex(1) {
+            let last = EvidenceIndex(meta.next_index.0.saturating_sub(1));
+            let bytes = self.entry(last)?.ok_or_else(|| broken(format!("evidence entry `{last}` is missing")))?;
+            let found = evidence::hash(&bytes);
+            if found != meta.chain_head {
+                return Err(broken(format!("entry `{last}` has hash {found}, the state says {}", meta.chain_head)));
+            }
+        }
+        *self.meta.lock() = meta;
+        Ok(self)
+    }
+
+    pub(crate) fn db(&self) -> &DB {
+        &self.db
+    }
+
+    fn family(&self, family: Family) -> io::Result<&ColumnFamily> {
+        self.db.cf_handle(family.name()).ok_or_else(|| broken(format!("column family `{}` is missing", family.name())))
+    }
+
+    pub(crate) fn get(&self, family: Family, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        self.db.get_cf(self.family(family)?, key).map_err(io_error)
+    }
+
+    pub(crate) fn json<T: DeserializeOwned>(&self, family: Family, key: &[u8]) -> io::Result<Option<T>> {
+        let Some(bytes) = self.db.get_pinned_cf(self.family(family)?, key).map_err(io_error)? else {
+            return Ok(None);
+        };
+        serde_json::from_slice(&bytes).map(Some).map_err(broken)
+    }
+
+    /// Keys and values from `from` on, below `end`, at most `limit`.
+    pub(crate) fn page(
+        &self,
+        family: Family,
+        from: &[u8],
+        end: Vec<u8>,
+        limit: usize,
+    ) -> io::Result<Vec<(Box<[u8]>, Box<[u8]>)>> {
+        let mut options = ReadOptions::default();
+        options.set_iterate_upper_bound(end);
+        let mode = IteratorMode::From(from, Direction::Forward);
+        let iterator = self.db.iterator_cf_opt(self.family(family)?, options, mode);
+        iterator.take(limit).map(|item| item.map_err(io_error)).collect()
+    }
+
+    pub(crate) fn meta(&self) -> Meta {
+        self.meta.lock().clone()
+    }
+
+    pub(crate) fn position(&self) -> io::Result<Option<Vec<u8>>> {
+        self.get(Family::Meta, &key(&[POSITION]))
+    }
+
+    pub(crate) fn entry(&self, index: EvidenceIndex) -> io::Result<Option<Vec<u8>>> {
+        self.get(Family::Evidence, &key(&[&index.0.to_be_bytes()]))
+    }
+
+    pub(crate) fn policy(&self, digest: &PolicyDigest) -> io::Result<Option<Arc<PolicySet>>> {
+        if let Some((_, policy)) = self.policies.lock().iter().find(|(kept, _)| kept == digest) {
+            return Ok(Some(policy.clone()));
+        }
+        let Some(text) = self.get(Family::Policies, &key(&[digest.as_str().as_bytes()]))? else { return Ok(None) };
+        let text = String::from_utf8(text).map_err(broken)?;
+        let policy = Arc::new(PolicySet::from_canonical(&text).map_err(broken)?);
+        self.keep(digest.clone(), policy.clone());
+        Ok(Some(policy))
+    }
+
+    fn keep(&self, digest: PolicyDigest, policy: Arc<PolicySet>) {
+        let mut kept = self.policies.lock();
+        kept.push_front((digest, policy));
+        kept.truncate(POLICIES_KEPT);
+    }
+
+    /// Writes changes and position in one step.
+    pub(crate) fn apply(&self, changes: Changes, position: &[u8]) -> io::Result<()> {
+        let mut batch = Batch { generation: self, batch: WriteBatch::default() };
+        batch.entries(&changes)?;
+        for (id, record) in &changes.requests {
+            batch.put(Family::Requests, &key(&[id.as_str().as_bytes()]), record)?;
+        }
+        for (id, record) in &changes.permits {
+            batch.permit(id.as_str().as_bytes(), record)?;
+        }
+        for record in changes.approvals.values() {
+            batch.approval(record)?;
+        }
+        for (of, counter) in &changes.counters {
+            batch.put(Family::Budgets, &keys::counter(of), counter)?;
+        }
+        for (digest, policy) in &changes.policies {
+            batch.put_raw(Family::Policies, &key(&[digest.as_str().as_bytes()]), policy.canonical().as_bytes())?;
+        }
+        if let Some(meta) = &changes.meta {
+            batch.put(Family::Meta, &key(&[META]), meta)?;
+        }
+        batch.put_raw(Family::Meta, &key(&[POSITION]), position)?;
+        self.db.write_opt(&batch.batch, &WriteOptions::default()).map_err(io_error)?;
+        if let Some(meta) = changes.meta {
+            *self.meta.lock() = meta;
+        }
+        changes.policies.into_iter().for_each(|(digest, policy)| self.keep(digest, policy));
+        Ok(())
+    }
+}
+
+struct Batch<'g> {
+    generation: &'g Generation,
+    batch: WriteBatch,
+}
+
+impl Batch<'_> {
+    fn put_raw(&mut self, family: Family, key: &[u8], value: &[u8]) -> io::Result<()> {
+        self.batch.put_cf(self.generation.family(family)?, key, value);
+        Ok(())
+    }
+
+    fn put(&mut self, family: Family, key: &[u8], value: &impl Serialize) -> io::Result<()> {
+        self.put_raw(family, key, &serde_json::to_vec(value).map_err(broken)?)
+    }
+
+    fn delete_index(&mut self, family: Family, key: &[u8]) -> io::Result<()> {
+        self.batch.delete_cf(self.generation.family(family)?, key);
+        Ok(())
+    }
+
+    fn entries(&mut self, changes: &Changes) -> io::Result<()> {
+        let mut next = self.generation.meta().next_index;
+        for (index, bytes) in &changes.entries {
+            if *index < next {
+                if self.generation.entry(*index)?.as_ref() != Some(bytes) {
+                    return Err(broken(format!("evidence entry `{index}` exists and is never changed")));
+                }
+                continue;
+            }
+            if *index > next {
+                return Err(broken(format!("evidence entry `{index}` would leave a gap after `{next}`")));
+            }
+            self.put_raw(Family::Evidence, &key(&[&index.0.to_be_bytes()]), bytes)?;
+            next = next.next();
+        }
+        Ok(())
+    }
+
+    fn permit(&mut self, id: &[u8], record: &PermitRecord) -> io::Result<()> {
+        let index = key(&[&[OPEN], &record.index.0.to_be_bytes()]);
+        match record.status {
+            PermitStatus::Held => self.put_raw(Family::Permits, &index, id)?,
+            PermitStatus::Settled | PermitStatus::Released | PermitStatus::Expired => {
+                self.delete_index(Family::Permits, &index)?;
+            }
+        }
+        self.put(Family::Permits, &key(&[&[RECORD], id]), record)
+    }
+
+    fn approval(&mut self, record: &ApprovalRecord) -> io::Result<()> {
+        let id = record.approval_id.as_str().as_bytes();
+        let index = key(&[&[OPEN], id]);
+        match record.state {
+            ApprovalState::Pending | ApprovalState::Approved => self.put_raw(Family::Approvals, &index, b"")?,
+            ApprovalState::Denied | ApprovalState::Expired | ApprovalState::Consumed => {
+                self.delete_index(Family::Approvals, &index)?;
+            }
+        }
+        self.put(Family::Approvals, &key(&[&[RECORD], id]), record)
+    }
+}

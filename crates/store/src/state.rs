@@ -1,0 +1,265 @@
+//! The state: which generation is the one, checkpoints of it, and its replacement by a snapshot.
+//! Absent on purpose: what the records mean.
+//!
+//! A snapshot is installed as a new generation beside the old one: hard links and copies, synced, opened; then the
+//! pointer file is replaced by a rename. A crash before the rename leaves the old state, after it the new one; whatever
+//! is not pointed at is removed on opening.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use placet_core::ids::{ApprovalId, EvidenceIndex, PermitId, PolicyDigest, RequestId};
+use placet_core::policy::PolicySet;
+use placet_core::state::{
+    ApprovalRecord, Changes, Counter, CounterKey, List, Meta, PermitRecord, Read, ReadError, RequestRecord,
+};
+use placet_replica::ports::State;
+use rocksdb::checkpoint::Checkpoint;
+
+use crate::keys::{self, Family, OPEN, RECORD, after, behind, key};
+use crate::records::{Generation, read_error};
+use crate::tuning::Tuning;
+use crate::{FolderLock, OpenError, io_error};
+
+const POINTER: &str = "CURRENT";
+const NEW_POINTER: &str = "CURRENT.new";
+
+/// Most records in one page, whatever is asked for: one listing must not fill the memory of a node.
+const PAGE_MAX: usize = 10_000;
+
+/// The state on RocksDB.
+#[derive(Debug)]
+pub struct RocksState {
+    folder: PathBuf,
+    tuning: Tuning,
+    current: RwLock<(u64, Arc<Generation>)>,
+    _lock: Arc<FolderLock>,
+}
+
+fn sync_dir(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+impl RocksState {
+    pub(crate) fn open(folder: &Path, tuning: Tuning, lock: Arc<FolderLock>) -> Result<Self, OpenError> {
+        let failed = |source| OpenError::Folder { path: folder.to_owned(), source };
+        fs::create_dir_all(folder).map_err(failed)?;
+        let number = current_generation(folder).map_err(failed)?;
+        let path = folder.join(number.to_string());
+        let opened = Generation::open(&path, &tuning);
+        let generation = opened.map_err(|source| OpenError::Database { path, source })?;
+        let generation = generation.load().map_err(failed)?;
+        let current = RwLock::new((number, Arc::new(generation)));
+        Ok(Self { folder: folder.to_owned(), tuning, current, _lock: lock })
+    }
+
+    fn generation(&self) -> Arc<Generation> {
+        self.current.read().1.clone()
+    }
+
+    fn install_generation(&self, from: &Path) -> io::Result<()> {
+        let number = self.current.read().0.saturating_add(1);
+        let path = self.folder.join(number.to_string());
+        if path.exists() {
+            fs::remove_dir_all(&path)?;
+        }
+        copy_database(from, &path)?;
+        sync_dir(&self.folder)?;
+        let generation = Arc::new(Generation::open(&path, &self.tuning).map_err(io_error)?.load()?);
+        // The position must be found after a crash even if the copy's own write-ahead log was not synced.
+        generation.db().flush_wal(true).map_err(io_error)?;
+        point_to(&self.folder, number)?;
+        let (old_number, old) = std::mem::replace(&mut *self.current.write(), (number, generation));
+        // Readers that still hold the old generation keep its files open; the names may go.
+        drop(old);
+        let old_path = self.folder.join(old_number.to_string());
+        if let Err(error) = fs::remove_dir_all(&old_path) {
+            tracing::warn!(%error, path = %old_path.display(), "an old state stays on disk until the next start");
+        }
+        Ok(())
+    }
+}
+
+/// Reads the pointer and removes every generation that it does not name.
+fn current_generation(folder: &Path) -> io::Result<u64> {
+    let number = match fs::read_to_string(folder.join(POINTER)) {
+        Ok(text) => text.trim().parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "no generation"))?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            point_to(folder, 1)?;
+            1
+        }
+        Err(error) => return Err(error),
+    };
+    let keep = number.to_string();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if entry.file_type()?.is_dir() && name.to_str() != Some(keep.as_str()) {
+            tracing::info!(generation = ?name, "removing a state that is not the current one");
+            fs::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(number)
+}
+
+fn point_to(folder: &Path, number: u64) -> io::Result<()> {
+    let new = folder.join(NEW_POINTER);
+    let mut file = File::create(&new)?;
+    file.write_all(number.to_string().as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&new, folder.join(POINTER))?;
+    sync_dir(folder)
+}
+
+/// Table files never change, so they are linked; everything else is copied, because the new owner writes to it.
+fn copy_database(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (path, target) = (entry.path(), to.join(entry.file_name()));
+        let table = path.extension().is_some_and(|extension| extension == "sst");
+        if !table || fs::hard_link(&path, &target).is_err() {
+            fs::copy(&path, &target)?;
+            File::open(&target)?.sync_all()?;
+        }
+    }
+    sync_dir(to)
+}
+
+fn position_of(generation: &Generation) -> io::Result<Vec<u8>> {
+    let missing = || io::Error::new(io::ErrorKind::InvalidData, "a copy of the state has no position");
+    generation.position()?.ok_or_else(missing)
+}
+
+impl State for RocksState {
+    fn apply(&self, changes: Changes, position: &[u8]) -> io::Result<()> {
+        self.generation().apply(changes, position)
+    }
+
+    fn position(&self) -> io::Result<Option<Vec<u8>>> {
+        self.generation().position()
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        if self.tuning.fsync { self.generation().db().flush_wal(true).map_err(io_error) } else { Ok(()) }
+    }
+
+    fn checkpoint(&self, folder: &Path) -> io::Result<Vec<u8>> {
+        let generation = self.generation();
+        let checkpoint = Checkpoint::new(generation.db()).map_err(io_error)?;
+        checkpoint.create_checkpoint(folder).map_err(io_error)?;
+        // Applying went on meanwhile: only the copy knows where it stands.
+        self.verify(folder)
+    }
+
+    fn verify(&self, folder: &Path) -> io::Result<Vec<u8>> {
+        position_of(&Generation::open_read_only(folder, &self.tuning).map_err(io_error)?.load()?)
+    }
+
+    fn install(&self, folder: &Path) -> io::Result<()> {
+        self.install_generation(folder)
+    }
+}
+
+impl Read for RocksState {
+    fn meta(&self) -> Result<Meta, ReadError> {
+        Ok(self.generation().meta())
+    }
+
+    fn request(&self, id: &RequestId) -> Result<Option<RequestRecord>, ReadError> {
+        let key = key(&[id.as_str().as_bytes()]);
+        self.generation().json(Family::Requests, &key).map_err(read_error)
+    }
+
+    fn permit(&self, id: &PermitId) -> Result<Option<PermitRecord>, ReadError> {
+        let key = key(&[&[RECORD], id.as_str().as_bytes()]);
+        self.generation().json(Family::Permits, &key).map_err(read_error)
+    }
+
+    fn approval(&self, id: &ApprovalId) -> Result<Option<ApprovalRecord>, ReadError> {
+        let key = key(&[&[RECORD], id.as_str().as_bytes()]);
+        self.generation().json(Family::Approvals, &key).map_err(read_error)
+    }
+
+    fn counter(&self, of: &CounterKey) -> Result<Option<Counter>, ReadError> {
+        self.generation().json(Family::Budgets, &keys::counter(of)).map_err(read_error)
+    }
+
+    fn policy(&self, digest: &PolicyDigest) -> Result<Option<Arc<PolicySet>>, ReadError> {
+        self.generation().policy(digest).map_err(read_error)
+    }
+
+    fn entry(&self, index: EvidenceIndex) -> Result<Option<Vec<u8>>, ReadError> {
+        self.generation().entry(index).map_err(read_error)
+    }
+}
+
+impl List for RocksState {
+    fn open_permits(
+        &self,
+        after_index: Option<EvidenceIndex>,
+        limit: usize,
+    ) -> Result<Vec<(PermitId, PermitRecord)>, ReadError> {
+        let generation = self.generation();
+        let prefix = key(&[&[OPEN]]);
+        let from = after_index.map_or_else(|| prefix.clone(), |index| after(key(&[&[OPEN], &index.0.to_be_bytes()])));
+        let page = generation.page(Family::Permits, &from, behind(prefix), limit.min(PAGE_MAX)).map_err(read_error)?;
+        let mut permits = Vec::with_capacity(page.len());
+        for (_, id) in page {
+            let id = PermitId::new(String::from_utf8_lossy(&id));
+            // Closed between the two reads: no longer open, so not listed.
+            if let Some(record) = self.permit(&id)? {
+                permits.push((id, record));
+            }
+        }
+        Ok(permits)
+    }
+
+    fn open_approvals(&self, after_id: Option<&ApprovalId>, limit: usize) -> Result<Vec<ApprovalRecord>, ReadError> {
+        let generation = self.generation();
+        let prefix = key(&[&[OPEN]]);
+        let from = after_id.map_or_else(|| prefix.clone(), |id| after(key(&[&[OPEN], id.as_str().as_bytes()])));
+        let page = generation.page(Family::Approvals, &from, behind(prefix), limit.min(PAGE_MAX));
+        let mut approvals = Vec::new();
+        for (at, _) in page.map_err(read_error)? {
+            let id = ApprovalId::new(String::from_utf8_lossy(keys::rest(&at, 1).unwrap_or_default()));
+            approvals.extend(self.approval(&id)?);
+        }
+        Ok(approvals)
+    }
+
+    fn approvals(&self, after_id: Option<&ApprovalId>, limit: usize) -> Result<Vec<ApprovalRecord>, ReadError> {
+        let prefix = key(&[&[RECORD]]);
+        let from = after_id.map_or_else(|| prefix.clone(), |id| after(key(&[&[RECORD], id.as_str().as_bytes()])));
+        let page = self.generation().page(Family::Approvals, &from, behind(prefix), limit.min(PAGE_MAX));
+        page.map_err(read_error)?.iter().map(|(_, value)| serde_json::from_slice(value).map_err(read_error)).collect()
+    }
+
+    fn counters(&self, after_key: Option<&CounterKey>, limit: usize) -> Result<Vec<(CounterKey, Counter)>, ReadError> {
+        let prefix = key(&[]);
+        let from = after_key.map_or_else(|| prefix.clone(), |of| after(keys::counter(of)));
+        let page = self.generation().page(Family::Budgets, &from, behind(prefix), limit.min(PAGE_MAX));
+        let counters = page.map_err(read_error)?.into_iter().map(|(at, value)| {
+            let of = keys::counter_back(&at).ok_or_else(|| read_error("a counter's key cannot be read"))?;
+            Ok((of, serde_json::from_slice(&value).map_err(read_error)?))
+        });
+        counters.collect()
+    }
+
+    fn entries(
+        &self,
+        after_index: EvidenceIndex,
+        limit: usize,
+    ) -> Result<Vec<(EvidenceIndex, Vec<u8>)>, ReadError> {
+        let from = key(&[&after_index.next().0.to_be_bytes()]);
+        let page = self.generation().page(Family::Evidence, &from, behind(key(&[])), limit.min(PAGE_MAX));
+        let entries = page.map_err(read_error)?.into_iter().map(|(at, value)| {
+            let index = keys::number(&at, 0).ok_or_else(|| read_error("an entry's key cannot be read"))?;
+            Ok((EvidenceIndex(index), value.into_vec()))
+        });
+        entries.collect()
+    }
+}

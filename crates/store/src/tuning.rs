@@ -1,0 +1,96 @@
+//! How RocksDB is set up, each number with its reason. Absent on purpose: anything that gives up order or snapshots.
+
+use std::path::PathBuf;
+
+use rocksdb::{BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, DBRecoveryMode, Options};
+
+use crate::StoreOptions;
+use crate::keys::Family;
+
+/// Bits of a bloom filter for each key: one wrong answer in a hundred.
+const BLOOM_BITS: f64 = 10.0;
+
+/// Total size of the state's write-ahead logs before the oldest memtable is flushed: what a restart replays at most.
+const STATE_WAL_BYTES_MAX: u64 = 256 << 20;
+
+/// RocksDB's own log files: a few, so that they never fill a disk.
+const OWN_LOG_FILES: usize = 4;
+const OWN_LOG_BYTES: usize = 4 << 20;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Tuning {
+    cache: SharedCache,
+    own_logs: PathBuf,
+    pub(crate) fsync: bool,
+}
+
+#[derive(Clone)]
+struct SharedCache(Cache);
+
+impl std::fmt::Debug for SharedCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Cache({} bytes used)", self.0.get_usage())
+    }
+}
+
+impl Tuning {
+    pub(crate) fn new(options: &StoreOptions, own_logs: PathBuf) -> Self {
+        let cache = SharedCache(Cache::new_lru_cache(options.block_cache_bytes));
+        Self { cache, own_logs, fsync: !options.unsafe_no_fsync }
+    }
+
+    fn common(&self) -> Options {
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.create_missing_column_families(true);
+        options.set_compression_type(DBCompressionType::Lz4);
+        options.set_db_log_dir(&self.own_logs);
+        options.set_keep_log_file_num(OWN_LOG_FILES);
+        options.set_max_log_file_size(OWN_LOG_BYTES);
+        // A torn tail of the write-ahead log is dropped; anything broken before it is an error.
+        options.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
+        options
+    }
+
+    fn blocks(&self, bloom: bool) -> BlockBasedOptions {
+        let mut blocks = BlockBasedOptions::default();
+        blocks.set_block_cache(&self.cache.0);
+        if bloom {
+            blocks.set_bloom_filter(BLOOM_BITS, false);
+        }
+        blocks
+    }
+
+    /// The log's database: sequential keys, read back soon, deleted in ranges.
+    pub(crate) fn log(&self) -> Options {
+        let mut options = self.common();
+        options.set_block_based_table_factory(&self.blocks(false));
+        options.set_write_buffer_size(64 << 20);
+        options
+    }
+
+    /// The state's database.
+    pub(crate) fn state(&self) -> Options {
+        let mut options = self.common();
+        options.set_max_total_wal_size(STATE_WAL_BYTES_MAX);
+        options
+    }
+
+    /// One descriptor for each kind of record. The default family must be named too; it stays empty.
+    pub(crate) fn families(&self) -> Vec<ColumnFamilyDescriptor> {
+        let mut descriptors = vec![ColumnFamilyDescriptor::new(rocksdb::DEFAULT_COLUMN_FAMILY_NAME, Options::default())];
+        descriptors.extend(Family::ALL.iter().map(|family| {
+            let mut options = self.common();
+            // Inserting into a skip list of random keys costs more the larger it is, so their memtables are small.
+            let (memtable, bloom) = match family {
+                Family::Evidence => (32 << 20, false),
+                Family::Requests | Family::Permits => (8 << 20, true),
+                Family::Approvals | Family::Budgets | Family::Policies | Family::Meta => (4 << 20, true),
+            };
+            options.set_write_buffer_size(memtable);
+            options.set_block_based_table_factory(&self.blocks(bloom));
+            ColumnFamilyDescriptor::new(family.name(), options)
+        }));
+        descriptors
+    }
+}

@@ -1,0 +1,41 @@
+# shellcheck shell=bash
+# `./dev test`: every test of the workspace, with the foreign client's Python. Sourced by ./dev.
+
+run_tests() {
+  python_with_grpc
+  if cargo fmt --version >/dev/null 2>&1; then
+    say "format"
+    cargo fmt --all -- --check
+  fi
+  if cargo clippy --version >/dev/null 2>&1; then
+    say "lints"
+    cargo clippy --workspace --all-targets --quiet -- -D warnings
+  fi
+  say "building"
+  cargo build --workspace --all-targets --quiet
+  say "tests"
+  # One test binary at a time; within one, as many threads as the machine has.
+  cargo test --workspace "$@"
+}
+
+# A virtual environment with grpcio and grpcio-tools, kept in the cache; nothing of it enters the checkout.
+python_with_grpc() {
+  local version=1 folder
+  folder=$cache/python-grpc-$version
+  if [ ! -e "$folder/complete" ]; then
+    say "preparing Python's gRPC for the foreign client's test"
+    rm -rf "$folder"
+    if ! python3 -m venv "$folder" >/dev/null 2>&1; then
+      rm -rf "$folder"
+      local sudo=()
+      [ "$(id -u)" -eq 0 ] || sudo=(sudo)
+      "${sudo[@]}" apt-get update -qq
+      "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-venv >/dev/null
+      python3 -m venv "$folder"
+    fi
+    "$folder/bin/pip" install --quiet --disable-pip-version-check grpcio grpcio-tools
+    "$folder/bin/python" -c 'import grpc, grpc_tools'
+    touch "$folder/complete"
+  fi
+  export PLACET_TEST_PYTHON=$folder/bin/python
+}

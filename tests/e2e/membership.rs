@@ -1,0 +1,115 @@
+//! Nodes that come back, come empty, come new, and leave.
+
+use serde_json::{Value, json};
+
+use crate::harness::{Cluster, OPERATE, P1, Settings, request, says, text};
+
+const POLICY: &str = "apiVersion: placet/v1\npolicies:\n  - { action_type: act, tier: 1, dry_run: false, compensating_command: act, bounds: { strict_params: false } }\n";
+
+async fn work(cluster: &Cluster, count: usize) {
+    for _ in 0..count {
+        let reply = cluster.http.decide(&request("act", json!({}))).await;
+        assert_eq!(says(&reply), ("permit", "passed"));
+    }
+}
+
+/// Work while some nodes are down: asks the leader only.
+async fn work_at(cluster: &Cluster, id: u64, count: usize) {
+    for _ in 0..count {
+        let answer = cluster.http.try_call_at(id, "POST", "/v1/decide", P1, Some(&request("act", json!({})))).await;
+        assert_eq!(answer.map(|answer| answer.status), Some(200));
+    }
+}
+
+async fn role_of(cluster: &Cluster, at: u64, id: u64) -> Option<String> {
+    let view = cluster.view(at).await?;
+    let member = view["members"].as_array()?.iter().find(|one| one["id"] == id)?.clone();
+    Some(text(&member, "role").to_owned())
+}
+
+/// Goal: a follower that was away longer than the log is kept catches up by a snapshot, and so does one whose data
+/// was deleted; both count again afterwards.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_follower_and_an_empty_one_catch_up_by_snapshot() {
+    let mut cluster = Cluster::start(Settings { snapshots: Some((60, 10)), ..Settings::default() }).await;
+    cluster.publish(POLICY).await;
+    let leader = cluster.leader().await;
+    let [late, empty]: [u64; 2] = cluster.ids().into_iter().filter(|id| *id != leader).collect::<Vec<_>>().try_into().unwrap();
+    cluster.kill(late);
+    work_at(&cluster, leader, 250).await;
+    cluster.until("snapshot at the leader", async || {
+        let view = cluster.view(leader).await?;
+        (view["snapshot_index"].as_u64()? > 100).then_some(())
+    })
+    .await;
+    cluster.spawn(late);
+    cluster.agree(&cluster.ids()).await;
+
+    cluster.kill(empty);
+    cluster.wipe(empty);
+    work_at(&cluster, leader, 100).await;
+    cluster.spawn(empty);
+    cluster.agree(&cluster.ids()).await;
+    // Both count: with the third node gone, the two of them are the majority.
+    cluster.kill(leader);
+    cluster.leader().await;
+    cluster.spawn(leader);
+    cluster.agree(&cluster.ids()).await;
+}
+
+/// Goal: a node is added, promoted and removed while the cluster works.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_joins_and_another_leaves() {
+    let mut cluster = Cluster::start(Settings::default()).await;
+    cluster.publish(POLICY).await;
+    work(&cluster, 20).await;
+    let fourth = cluster.add_member();
+    let body = json!({"id": fourth, "addresses": cluster.addresses(fourth)});
+    let answer = cluster.http.try_call_at(1, "POST", "/v1/cluster/members", OPERATE, Some(&body)).await.unwrap();
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    cluster.agree(&cluster.ids()).await;
+    assert_eq!(role_of(&cluster, 1, fourth).await.as_deref(), Some("learner"));
+    // The newcomer answers like any other: it forwards.
+    assert!(cluster.http.decides(fourth).await);
+
+    let answer = cluster.http.try_call_at(2, "POST", &format!("/v1/cluster/members/{fourth}/promote"), OPERATE, None).await.unwrap();
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    cluster.until("fourth voter", async || (role_of(&cluster, 1, fourth).await? == "voter").then_some(())).await;
+
+    let leader = cluster.leader().await;
+    let leaving = cluster.ids().into_iter().find(|id| *id != leader && *id != fourth).unwrap();
+    let answer = cluster.http.try_call_at(leader, "DELETE", &format!("/v1/cluster/members/{leaving}"), OPERATE, None).await.unwrap();
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    cluster.kill(leaving);
+    let rest: Vec<u64> = cluster.ids().into_iter().filter(|id| *id != leaving).collect();
+    assert_eq!(role_of(&cluster, leader, leaving).await, None);
+    // Three voters remain; one of them dies and the other two decide.
+    let leader = cluster.leader().await;
+    cluster.kill(leader);
+    let next = cluster.leader().await;
+    work_at(&cluster, next, 5).await;
+    cluster.spawn(leader);
+    cluster.agree(&rest).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wrong_membership_changes_are_refused_by_name() {
+    let cluster = Cluster::start(Settings::default()).await;
+    let call = async |method: &str, path: &str, body: Option<Value>| {
+        let answer = cluster.http.call(method, path, OPERATE, body.as_ref()).await;
+        (answer.status, text(&answer.body, "detail").to_owned())
+    };
+    let addresses = json!({"peer": "nowhere", "http": "http://x", "grpc": "http://x"});
+    for (method, path, body) in [
+        ("POST", "/v1/cluster/members/9/promote", None),
+        ("DELETE", "/v1/cluster/members/9", None),
+        ("POST", "/v1/cluster/members", Some(json!({"id": 1, "addresses": addresses}))),
+        ("POST", "/v1/cluster/members", Some(json!({"id": 0, "addresses": addresses}))),
+        ("POST", "/v1/cluster/members/x/promote", None),
+    ] {
+        let (status, detail) = call(method, path, body).await;
+        assert!((400..500).contains(&status), "{method} {path}: {status} {detail}");
+        assert!(!detail.is_empty());
+    }
+    assert!(cluster.http.decides(1).await);
+}
