@@ -246,7 +246,7 @@ pub enum Reject {
 }
 
 impl Reject {
-    /// The stable code, one page each under `docs/errors/`.
+    /// The stable code; `docs/ERRORS.md` says what to do about each.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Unavailable { .. } => "unavailable",
