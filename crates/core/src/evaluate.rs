@@ -42,7 +42,9 @@ pub fn evaluate(state: &impl Read, call: &Call, at: Stamp, entropy: Entropy) -> 
         Op::Decide(body) => decide::decide(state, &meta, recorder, body, entropy),
         Op::Report(body) => report::report(state, recorder, body),
         Op::Malformed { operation, request } => Ok(malformed(recorder, operation, request.clone())),
-        Op::ResolveApproval { id, grant, note } => control::resolve_approval(state, recorder, id, *grant, note.as_deref()),
+        Op::ResolveApproval { id, grant, note } => {
+            control::resolve_approval(state, recorder, id, *grant, note.as_deref())
+        }
         Op::SetKillSwitch { engaged, origin } => control::set_kill_switch(&meta, recorder, *engaged, origin),
         Op::PublishPolicy { document, expect } => control::publish_policy(&meta, recorder, document, expect.as_deref()),
         Op::Query(_) => Err(Reject::Internal { detail: "a query is not judged".to_owned() }),

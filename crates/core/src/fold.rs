@@ -53,7 +53,12 @@ pub fn fold<R: Read>(state: &mut Overlay<R>, event: &Event) -> Result<(), ReadEr
     Ok(())
 }
 
-fn decision<R: Read>(state: &mut Overlay<R>, meta: &mut Meta, event: &Event, decided: &Decided) -> Result<(), ReadError> {
+fn decision<R: Read>(
+    state: &mut Overlay<R>,
+    meta: &mut Meta,
+    event: &Event,
+    decided: &Decided,
+) -> Result<(), ReadError> {
     let entry = &event.entry;
     let record = RequestRecord {
         digest: decided.request_digest,
@@ -63,18 +68,22 @@ fn decision<R: Read>(state: &mut Overlay<R>, meta: &mut Meta, event: &Event, dec
     };
     state.put_request(decided.request_id.clone(), record);
     // INVARIANT (single use): a decision that honoured an approval consumes it, whatever the verdict.
-    if let (Some(id), Some(_)) = (&decided.approval_ref, decided.resumes) {
-        if let Some(mut approval) = state.approval(id)? {
-            leave_pending(meta, approval.state);
-            approval.state = ApprovalState::Consumed;
-            approval.consumed_by = Some(entry.index);
-            state.put_approval(id.clone(), approval);
-        }
+    if let (Some(id), Some(_)) = (&decided.approval_ref, decided.resumes)
+        && let Some(mut approval) = state.approval(id)?
+    {
+        leave_pending(meta, approval.state);
+        approval.state = ApprovalState::Consumed;
+        approval.consumed_by = Some(entry.index);
+        state.put_approval(id.clone(), approval);
     }
-    if let (Verdict::Propose, Some(id), Some(deadline)) = (decided.verdict, &decided.approval_id, decided.approval_deadline) {
+    if let (Verdict::Propose, Some(id), Some(deadline)) =
+        (decided.verdict, &decided.approval_id, decided.approval_deadline)
+    {
         meta.pending_approvals = meta.pending_approvals.saturating_add(1);
-        let params_digest = json::parse(decided.params.as_bytes())
-            .map_or_else(|_| Hash::of(decided.params.as_bytes()), |params| Hash::of(json::canonical(&params).as_bytes()));
+        let params_digest = json::parse(decided.params.as_bytes()).map_or_else(
+            |_| Hash::of(decided.params.as_bytes()),
+            |params| Hash::of(json::canonical(&params).as_bytes()),
+        );
         let approval = ApprovalRecord {
             approval_id: id.clone(),
             action_type: decided.action_type.clone(),
@@ -163,9 +172,13 @@ fn expiry<R: Read>(state: &mut Overlay<R>, meta: &mut Meta, permit_id: Option<&P
 }
 
 /// A permit that has not ended: held, or released and waiting for the result of the same log entry.
-fn open_permit<R: Read>(state: &Overlay<R>, permit_id: Option<&PermitId>) -> Result<Option<(PermitId, PermitRecord)>, ReadError> {
+fn open_permit<R: Read>(
+    state: &Overlay<R>,
+    permit_id: Option<&PermitId>,
+) -> Result<Option<(PermitId, PermitRecord)>, ReadError> {
     let Some(id) = permit_id else { return Ok(None) };
-    let permit = state.permit(id)?.filter(|permit| matches!(permit.status, PermitStatus::Held | PermitStatus::Released));
+    let permit =
+        state.permit(id)?.filter(|permit| matches!(permit.status, PermitStatus::Held | PermitStatus::Released));
     Ok(permit.map(|permit| (id.clone(), permit)))
 }
 

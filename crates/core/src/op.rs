@@ -68,18 +68,37 @@ pub enum Op {
 #[expect(missing_docs, reason = "each names the record that it lists; `after` and `limit` page through it")]
 pub enum Query {
     /// Approvals; pending ones only unless `all`.
-    Approvals { all: bool, after: Option<ApprovalId>, limit: u32 },
-    Approval { id: ApprovalId },
+    Approvals {
+        all: bool,
+        after: Option<ApprovalId>,
+        limit: u32,
+    },
+    Approval {
+        id: ApprovalId,
+    },
     KillSwitch,
     /// The policy in force, or the one named.
-    Policy { digest: Option<PolicyDigest> },
-    Evidence { index: EvidenceIndex },
+    Policy {
+        digest: Option<PolicyDigest>,
+    },
+    Evidence {
+        index: EvidenceIndex,
+    },
     /// Entries behind `after`, oldest first.
-    EvidenceTail { after: EvidenceIndex, limit: u32 },
+    EvidenceTail {
+        after: EvidenceIndex,
+        limit: u32,
+    },
     /// Permits without a report.
-    Intents { after: Option<EvidenceIndex>, limit: u32 },
+    Intents {
+        after: Option<EvidenceIndex>,
+        limit: u32,
+    },
     /// Counters of the current windows.
-    Budgets { after: Option<BudgetCursor>, limit: u32 },
+    Budgets {
+        after: Option<BudgetCursor>,
+        limit: u32,
+    },
 }
 
 impl Op {
@@ -229,20 +248,36 @@ pub struct BudgetView {
 #[expect(missing_docs, reason = "the variants say it")]
 pub enum Reject {
     /// Nothing happened; retry, for a decide with the same request id.
-    Unavailable { detail: String },
+    Unavailable {
+        detail: String,
+    },
     /// It may have happened; ask again with the same request id.
-    Unknown { detail: String },
-    NotFound { detail: String },
+    Unknown {
+        detail: String,
+    },
+    NotFound {
+        detail: String,
+    },
     /// The record is not in a state that allows this.
-    Conflict { detail: String },
+    Conflict {
+        detail: String,
+    },
     /// This principal may not do this, whatever its roles.
-    Forbidden { detail: String },
+    Forbidden {
+        detail: String,
+    },
     /// An argument is wrong.
-    Invalid { detail: String },
+    Invalid {
+        detail: String,
+    },
     /// A policy document with mistakes.
-    PolicyMistakes { mistakes: Vec<Mistake> },
+    PolicyMistakes {
+        mistakes: Vec<Mistake>,
+    },
     /// Evaluating this request failed inside; recorded nowhere, nothing reserved.
-    Internal { detail: String },
+    Internal {
+        detail: String,
+    },
 }
 
 impl Reject {

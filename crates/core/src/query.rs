@@ -1,9 +1,9 @@
 //! Reads for doors, answered from the records of one node.
 //! Absent on purpose: freshness. Who calls has made sure that these records are recent enough.
 
-use crate::evidence;
 use crate::evaluate::window_now;
 use crate::event::BudgetKind;
+use crate::evidence;
 use crate::exact::Amount;
 use crate::ids::{EvidenceIndex, PolicyDigest};
 use crate::op::{
@@ -63,7 +63,12 @@ pub fn answer(state: &impl List, query: &Query, now: Stamp) -> Result<Answer, Re
     }
 }
 
-fn approvals(state: &impl List, all: bool, after: Option<&crate::ids::ApprovalId>, limit: usize) -> Result<Answer, Reject> {
+fn approvals(
+    state: &impl List,
+    all: bool,
+    after: Option<&crate::ids::ApprovalId>,
+    limit: usize,
+) -> Result<Answer, Reject> {
     let found = if all { state.approvals(after, limit)? } else { state.open_approvals(after, limit)? };
     Ok(Answer::Approvals(found.into_iter().map(ApprovalView::from).collect()))
 }
@@ -143,7 +148,12 @@ fn budgets(state: &impl List, after: Option<&BudgetCursor>, limit: usize, now: S
 }
 
 /// Walks the scoped counters of one window behind `from`.
-fn scoped(state: &impl List, from: CounterKey, limit: usize, mut each: impl FnMut(String, &Counter)) -> Result<(), ReadError> {
+fn scoped(
+    state: &impl List,
+    from: CounterKey,
+    limit: usize,
+    mut each: impl FnMut(String, &Counter),
+) -> Result<(), ReadError> {
     for (key, counter) in state.counters(Some(&from), limit)? {
         if key.budget != from.budget || key.window != from.window {
             break;

@@ -61,11 +61,11 @@ pub struct DecideRequest {
 
 impl DecideRequest {
     /// Reads the body of `POST /v1/decide`.
-    pub fn parse(body: &[u8]) -> Result<Self, Malformed> {
-        let members = json::parse_members(body).map_err(|error| Malformed::json(body, &error))?;
+    pub fn parse(body: &[u8]) -> Result<Self, Box<Malformed>> {
+        let members = json::parse_members(body).map_err(|error| Box::new(Malformed::json(body, &error)))?;
         let fields = Fields { members: &members };
         let request_id = fields.text("request_id").ok().flatten().and_then(RequestId::parse);
-        Self::from_fields(&fields).map_err(|detail| Malformed::field(body, request_id, detail))
+        Self::from_fields(&fields).map_err(|detail| Box::new(Malformed::field(body, request_id, detail)))
     }
 
     fn from_fields(fields: &Fields<'_>) -> Result<Self, String> {
@@ -87,17 +87,17 @@ impl DecideRequest {
             Some(_) => return Err("`params` is not an object".into()),
         };
         let source = fields.required("source")?;
-        let source = Source::parse(source).ok_or_else(|| {
-            format!("`source` is `{}`; it is scheduler, rule, llm, ui, undo or system", clip(source))
-        })?;
+        let source = Source::parse(source)
+            .ok_or_else(|| format!("`source` is `{}`; it is scheduler, rule, llm, ui, undo or system", clip(source)))?;
         let rationale = fields.required("rationale")?.to_owned();
-        let cost_eur = match fields.text("cost_eur").map_err(|_| "`cost_eur` is not a string; money is a decimal string such as \"40.00\"".to_owned())? {
+        let cost_eur = match fields
+            .text("cost_eur")
+            .map_err(|_| "`cost_eur` is not a string; money is a decimal string such as \"40.00\"".to_owned())?
+        {
             None => None,
-            Some(text) => Some(
-                Amount::parse(text)
-                    .filter(|amount| !amount.is_negative())
-                    .ok_or_else(|| format!("`cost_eur` is `{}`, not a decimal string of zero or more that fits 28 digits", clip(text)))?,
-            ),
+            Some(text) => Some(Amount::parse(text).filter(|amount| !amount.is_negative()).ok_or_else(|| {
+                format!("`cost_eur` is `{}`, not a decimal string of zero or more that fits 28 digits", clip(text))
+            })?),
         };
         let approval_ref = match fields.opaque("approval_ref")? {
             Some("") => return Err("`approval_ref` is empty".into()),
@@ -174,10 +174,10 @@ pub struct ReportRequest {
 
 impl ReportRequest {
     /// Reads the body of `POST /v1/report`.
-    pub fn parse(body: &[u8]) -> Result<Self, Malformed> {
-        let members = json::parse_members(body).map_err(|error| Malformed::json(body, &error))?;
+    pub fn parse(body: &[u8]) -> Result<Self, Box<Malformed>> {
+        let members = json::parse_members(body).map_err(|error| Box::new(Malformed::json(body, &error)))?;
         let fields = Fields { members: &members };
-        Self::from_fields(&fields).map_err(|detail| Malformed::field(body, None, detail))
+        Self::from_fields(&fields).map_err(|detail| Box::new(Malformed::field(body, None, detail)))
     }
 
     fn from_fields(fields: &Fields<'_>) -> Result<Self, String> {
@@ -196,7 +196,10 @@ impl ReportRequest {
             "timeout" => Outcome::Timeout,
             "not_attempted" => Outcome::NotAttempted,
             other => {
-                return Err(format!("`outcome` is `{}`; it is success, failure, timeout or not_attempted", clip(other)));
+                return Err(format!(
+                    "`outcome` is `{}`; it is success, failure, timeout or not_attempted",
+                    clip(other)
+                ));
             }
         };
         let payload_raw = match fields.members.get("payload") {

@@ -123,8 +123,7 @@ pub fn parse_duration_ms(text: &str) -> Option<i64> {
 /// Writes a duration in the ISO 8601 form that [`parse_duration_ms`] reads.
 pub fn format_duration(ms: i64) -> String {
     let seconds = ms / 1000;
-    let (days, hours, minutes, rest) =
-        (seconds / 86_400, seconds % 86_400 / 3_600, seconds % 3_600 / 60, seconds % 60);
+    let (days, hours, minutes, rest) = (seconds / 86_400, seconds % 86_400 / 3_600, seconds % 3_600 / 60, seconds % 60);
     let part = |count: i64, letter: char| if count > 0 { format!("{count}{letter}") } else { String::new() };
     let time = format!("{}{}{}", part(hours, 'H'), part(minutes, 'M'), part(rest, 'S'));
     match (days, time.is_empty()) {

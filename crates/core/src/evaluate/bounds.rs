@@ -24,7 +24,11 @@ pub(super) fn check(bounds: &Bounds, params: &BTreeMap<String, Json>) -> Result<
             bounds.numeric.contains_key(name) || bounds.choices.contains_key(name) || bounds.required.contains(name)
         };
         if let Some(name) = params.keys().find(|name| !known(name)) {
-            return fail("strict_params".to_owned(), "no parameter that the policy does not name".to_owned(), shown(name));
+            return fail(
+                "strict_params".to_owned(),
+                "no parameter that the policy does not name".to_owned(),
+                shown(name),
+            );
         }
     }
     for (name, range) in &bounds.numeric {

@@ -116,10 +116,10 @@ fn applicable<'a>(policy: &'a PolicySet, action: &'a Action, effects: &[String])
     let from_effects = effects.iter().filter_map(|label| document.effects.get(label)).flat_map(|effect| &effect.draws);
     let mut found: Vec<(&str, &Budget)> = Vec::new();
     for name in action.draws.iter().chain(from_effects) {
-        if let Some((name, budget)) = document.budgets.get_key_value(name) {
-            if !found.iter().any(|(before, _)| before == name) {
-                found.push((name, budget));
-            }
+        if let Some((name, budget)) = document.budgets.get_key_value(name)
+            && !found.iter().any(|(before, _)| before == name)
+        {
+            found.push((name, budget));
         }
     }
     found

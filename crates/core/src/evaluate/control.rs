@@ -47,7 +47,12 @@ pub(super) fn resolve_approval(
     Ok(recorder.answer(Answer::Approval(ApprovalView::from(approval))))
 }
 
-pub(super) fn set_kill_switch(meta: &Meta, mut recorder: Recorder<'_>, engaged: bool, origin: &str) -> Result<Outcome, Reject> {
+pub(super) fn set_kill_switch(
+    meta: &Meta,
+    mut recorder: Recorder<'_>,
+    engaged: bool,
+    origin: &str,
+) -> Result<Outcome, Reject> {
     label("origin", origin)?;
     let before = &meta.kill_switch;
     let lift = (!engaged).then_some(match (before.engaged, before.policy_changed) {
@@ -69,7 +74,12 @@ pub(super) fn set_kill_switch(meta: &Meta, mut recorder: Recorder<'_>, engaged: 
     Ok(recorder.answer(Answer::KillSwitch(view)))
 }
 
-pub(super) fn publish_policy(meta: &Meta, mut recorder: Recorder<'_>, document: &str, expect: Option<&str>) -> Result<Outcome, Reject> {
+pub(super) fn publish_policy(
+    meta: &Meta,
+    mut recorder: Recorder<'_>,
+    document: &str,
+    expect: Option<&str>,
+) -> Result<Outcome, Reject> {
     let active = meta.active_policy.as_ref().map_or("none", |digest| digest.as_str());
     if expect.is_some_and(|expected| expected != active) {
         return Err(Reject::Conflict { detail: format!("the policy in force is `{active}`, not the expected one") });

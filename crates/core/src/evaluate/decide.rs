@@ -30,7 +30,7 @@ pub(super) fn decide(
 ) -> Result<Outcome, Reject> {
     let request = match DecideRequest::parse(body) {
         Ok(request) => request,
-        Err(found) => return Ok(malformed(recorder, "decide", found)),
+        Err(found) => return Ok(malformed(recorder, "decide", *found)),
     };
     let params_canonical = request.params_canonical();
     let digest = request.digest(&params_canonical);
@@ -39,7 +39,8 @@ pub(super) fn decide(
     }
     let policy = active_policy(state, meta)?;
     let approval = resolve_approval_ref(state, &recorder, &request, &params_canonical, policy.as_deref())?;
-    let case = Case { state, meta, policy: policy.as_deref(), request: &request, recorder: &recorder, approval: &approval };
+    let case =
+        Case { state, meta, policy: policy.as_deref(), request: &request, recorder: &recorder, approval: &approval };
     let judged = case.judge()?.named();
     let permit_id = (judged.verdict == Verdict::Permit).then(|| PermitId::from_random(entropy.permit));
     let approval_id = (judged.verdict == Verdict::Propose).then(|| ApprovalId::from_random(entropy.approval));
@@ -134,7 +135,12 @@ fn resolve_approval_ref(
 }
 
 /// Same action, same arguments whatever their spelling, and the same declared cost where nothing else fixes it.
-fn equivalent(approval: &ApprovalRecord, request: &DecideRequest, params_canonical: &str, policy: Option<&PolicySet>) -> bool {
+fn equivalent(
+    approval: &ApprovalRecord,
+    request: &DecideRequest,
+    params_canonical: &str,
+    policy: Option<&PolicySet>,
+) -> bool {
     let priced_by_param = policy
         .and_then(|policy| policy.document().actions.get(request.action_type.as_str()))
         .is_some_and(|action| action.cost.is_some());
@@ -231,10 +237,19 @@ impl<R: Read> Case<'_, R> {
             draws: Vec::new(),
         };
         // INVARIANT (kill switch): only a declared read that nothing escalates passes an engaged switch.
-        let read = !self.approved() && action.is_some() && nominal == Tier::Observe && floor.as_ref().is_none_or(|(_, tier)| *tier == Tier::Observe);
+        let read = !self.approved()
+            && action.is_some()
+            && nominal == Tier::Observe
+            && floor.as_ref().is_none_or(|(_, tier)| *tier == Tier::Observe);
         if !read {
             let engaged = self.meta.kill_switch.engaged;
-            judged.check("kill_switch", "kill_switch", "released", if engaged { "engaged" } else { "released" }, !engaged);
+            judged.check(
+                "kill_switch",
+                "kill_switch",
+                "released",
+                if engaged { "engaged" } else { "released" },
+                !engaged,
+            );
             if engaged {
                 return Ok(judged.deny(Reason::KillSwitch, "the kill switch is engaged"));
             }
@@ -254,7 +269,8 @@ impl<R: Read> Case<'_, R> {
         match judged.effective {
             Tier::Observe => Ok(judged.settle(Verdict::Observe, Reason::Observe, "recorded; a read is not a permit")),
             Tier::Confirm => {
-                let (reason, detail) = escalation.unwrap_or((Reason::TierConfirm, "the policy asks for a human".to_owned()));
+                let (reason, detail) =
+                    escalation.unwrap_or((Reason::TierConfirm, "the policy asks for a human".to_owned()));
                 if reason == Reason::TierConfirm {
                     judged.check("tier_confirm", "tier", "below 3", "3", false);
                 }
@@ -287,17 +303,22 @@ impl<R: Read> Case<'_, R> {
         let effects = &self.policy?.document().effects;
         let mut highest: Option<(&str, Tier)> = None;
         for label in labels {
-            if let Some(tier) = effects.get(label).and_then(|effect| effect.min_tier) {
-                if highest.is_none_or(|(_, before)| tier > before) {
-                    highest = Some((label, tier));
-                }
+            if let Some(tier) = effects.get(label).and_then(|effect| effect.min_tier)
+                && highest.is_none_or(|(_, before)| tier > before)
+            {
+                highest = Some((label, tier));
             }
         }
         highest
     }
 
     /// Sets the effective tier; returns the escalation that explains it, if one did (AADP §5.3, §6.2).
-    fn escalate(&self, action: &Action, floor: Option<(String, Tier)>, judged: &mut Judged) -> Option<(Reason, String)> {
+    fn escalate(
+        &self,
+        action: &Action,
+        floor: Option<(String, Tier)>,
+        judged: &mut Judged,
+    ) -> Option<(Reason, String)> {
         if self.approved() {
             judged.effective = Tier::Auto;
             return None;
@@ -306,7 +327,13 @@ impl<R: Read> Case<'_, R> {
         let mut escalation = None;
         if let Some((label, tier)) = floor {
             let raised = tier > action.tier;
-            judged.check("effect_floor", &label, &format!("tier {} or more", u8::from(tier)), u8::from(action.tier).to_string(), !raised);
+            judged.check(
+                "effect_floor",
+                &label,
+                &format!("tier {} or more", u8::from(tier)),
+                u8::from(action.tier).to_string(),
+                !raised,
+            );
             if raised {
                 judged.effective = tier;
                 let detail = format!("effect `{label}` demands tier {} or more", u8::from(tier));
@@ -327,7 +354,12 @@ impl<R: Read> Case<'_, R> {
     }
 
     /// The last checks of an action that may run: rehearsal, then budgets.
-    fn permit(&self, action: &Action, mut judged: Judged, escalation: Option<(Reason, String)>) -> Result<Judged, ReadError> {
+    fn permit(
+        &self,
+        action: &Action,
+        mut judged: Judged,
+        escalation: Option<(Reason, String)>,
+    ) -> Result<Judged, ReadError> {
         let at = self.recorder.at;
         let rehearses = action.dry_run || action.dry_run_until.is_some_and(|until| at < until);
         judged.check("dry_run", "dry_run", "live", if rehearses { "rehearsing" } else { "live" }, !rehearses);
@@ -359,9 +391,18 @@ impl<R: Read> Case<'_, R> {
             Err(Refusal::Exhausted { kind, window, object, detail }) => {
                 let reason = exhausted(self.request.protocol, kind, window);
                 let detail = detail.unwrap_or_else(|| {
-                    format!("budget `{}` has {} of {} {} left", object.name, object.remaining, object.limit, object.dimension)
+                    format!(
+                        "budget `{}` has {} of {} {} left",
+                        object.name, object.remaining, object.limit, object.dimension
+                    )
                 });
-                judged.check(reason.as_str(), &object.name, &format!("at most {}", object.limit), object.consumed.to_string(), false);
+                judged.check(
+                    reason.as_str(),
+                    &object.name,
+                    &format!("at most {}", object.limit),
+                    object.consumed.to_string(),
+                    false,
+                );
                 judged.budget = (self.request.protocol >= Protocol::V02).then_some(object);
                 Ok(judged.deny(reason, detail))
             }
@@ -369,7 +410,8 @@ impl<R: Read> Case<'_, R> {
     }
 
     fn approval_ttl_ms(&self) -> i64 {
-        let policy = self.policy.map_or(crate::limits::APPROVAL_TTL_MS_DEFAULT, |policy| policy.document().approval_ttl_ms);
+        let policy =
+            self.policy.map_or(crate::limits::APPROVAL_TTL_MS_DEFAULT, |policy| policy.document().approval_ttl_ms);
         self.action().and_then(|action| action.approval_ttl_ms).unwrap_or(policy)
     }
 
@@ -380,11 +422,10 @@ impl<R: Read> Case<'_, R> {
         let deadline = self.recorder.at.plus_ms(within_ms);
         let undoable = judged.effective == Tier::Auto && !self.approved() && action.compensating_command.is_some();
         let undo_until = undoable.then(|| self.recorder.at.plus_ms(action.undo_window_ms));
-        let obligation = |kind: &str, value: Option<String>| Obligation { required: true, kind: kind.to_owned(), value };
-        let mut obligations = vec![
-            obligation("report_result", None),
-            obligation("execute_within", Some(deadline.to_string())),
-        ];
+        let obligation =
+            |kind: &str, value: Option<String>| Obligation { required: true, kind: kind.to_owned(), value };
+        let mut obligations =
+            vec![obligation("report_result", None), obligation("execute_within", Some(deadline.to_string()))];
         if let Some(until) = undo_until {
             obligations.push(obligation("undo_available_until", Some(until.to_string())));
         }

@@ -10,7 +10,12 @@ use crate::request::DecideRequest;
 use crate::state::{Read, RequestRecord};
 
 /// The answer that a decision gives; a replay gives the same one.
-pub(super) fn reply(protocol: Protocol, index: EvidenceIndex, decided: &Decided, permit_id: Option<PermitId>) -> DecideReply {
+pub(super) fn reply(
+    protocol: Protocol,
+    index: EvidenceIndex,
+    decided: &Decided,
+    permit_id: Option<PermitId>,
+) -> DecideReply {
     DecideReply {
         protocol,
         request_id: Some(decided.request_id.clone()),
@@ -40,10 +45,8 @@ pub(super) fn replay(
     let bytes = state.entry(record.index)?.ok_or_else(lost)?;
     let entry = evidence::decode(&bytes).map_err(|_| lost())?;
     let (Body::Decision(decided) | Body::ExecIntent(decided)) = &entry.body else { return Err(lost()) };
-    let original = DecideReply {
-        replayed: true,
-        ..reply(entry.protocol, record.index, decided, record.permit_id.clone())
-    };
+    let original =
+        DecideReply { replayed: true, ..reply(entry.protocol, record.index, decided, record.permit_id.clone()) };
     let differs = if record.principal != *recorder.principal {
         "principal"
     } else if record.digest != digest {

@@ -14,7 +14,7 @@ use crate::state::{PermitRecord, PermitStatus, Read};
 pub(super) fn report(state: &impl Read, recorder: Recorder<'_>, body: &[u8]) -> Result<Outcome, Reject> {
     let request = match ReportRequest::parse(body) {
         Ok(request) => request,
-        Err(found) => return Ok(malformed(recorder, "report", found)),
+        Err(found) => return Ok(malformed(recorder, "report", *found)),
     };
     match &request.subject {
         ReportSubject::Permit(permit_id) => {
@@ -25,7 +25,12 @@ pub(super) fn report(state: &impl Read, recorder: Recorder<'_>, body: &[u8]) -> 
     }
 }
 
-fn report_permit(mut recorder: Recorder<'_>, request: &ReportRequest, permit_id: &PermitId, permit: Option<PermitRecord>) -> Outcome {
+fn report_permit(
+    mut recorder: Recorder<'_>,
+    request: &ReportRequest,
+    permit_id: &PermitId,
+    permit: Option<PermitRecord>,
+) -> Outcome {
     let owner = permit.as_ref().filter(|permit| permit.principal == *recorder.principal);
     let Some(owned) = owner else {
         // An invented identifier and a foreign one look the same from outside; evidence tells them apart.
@@ -128,7 +133,8 @@ fn report_request(
     request_id: &RequestId,
 ) -> Result<Outcome, Reject> {
     let record = state.request(request_id)?.filter(|record| record.principal == *recorder.principal);
-    if let Some((permit_id, index)) = record.as_ref().and_then(|record| Some((record.permit_id.clone()?, record.index))) {
+    if let Some((permit_id, index)) = record.as_ref().and_then(|record| Some((record.permit_id.clone()?, record.index)))
+    {
         let detail = "this request has a permit; report it by `permit_id`";
         return Ok(refuse(recorder, request, &permit_id, Some(index), Reason::Malformed, detail));
     }

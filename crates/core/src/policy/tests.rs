@@ -140,7 +140,8 @@ fn what_would_not_be_enforced_is_refused() {
         "present_bound: https://x.example",
         "param_effects: [{ param: u, url: { hosts: [x.example] }, add_effects: [e] }]",
     ] {
-        let text = format!("effects: {{ e: {{ min_tier: 3 }} }}\npolicies:\n  - action_type: a\n    tier: 3\n    {field}\n");
+        let text =
+            format!("effects: {{ e: {{ min_tier: 3 }} }}\npolicies:\n  - action_type: a\n    tier: 3\n    {field}\n");
         assert!(mistakes(&text).iter().any(|(line, _, m)| *line == 5 && m.contains("not enforced")), "{field}");
     }
 }

@@ -38,7 +38,10 @@ pub(super) struct Node {
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
     /// Text; `plain` when it was written without quotes, so that `null` and `true` are words, not text.
-    Scalar { text: String, plain: bool },
+    Scalar {
+        text: String,
+        plain: bool,
+    },
     Sequence(Vec<Node>),
     /// In the order of the document.
     Mapping(Vec<(Key, Node)>),

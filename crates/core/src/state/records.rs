@@ -183,8 +183,8 @@ pub struct Spent {
 impl Counter {
     /// Settled and reserved together, in the buckets from `from` on; `None` when the sum does not fit exactly.
     pub fn consumed(&self, from: i64) -> Option<Amount> {
-        self.buckets.range(from..).try_fold(Amount::ZERO, |sum, (_, spent)| {
-            sum.checked_add(spent.reserved)?.checked_add(spent.settled)
-        })
+        self.buckets
+            .range(from..)
+            .try_fold(Amount::ZERO, |sum, (_, spent)| sum.checked_add(spent.reserved)?.checked_add(spent.settled))
     }
 }

@@ -271,7 +271,9 @@ fn a_lost_grant_is_an_entry() {
     let transitions: Vec<_> = pdp
         .entries()
         .into_iter()
-        .filter_map(|entry| if let Body::ApprovalTransition(change) = entry.body { Some((change.from, change.to)) } else { None })
+        .filter_map(|entry| {
+            if let Body::ApprovalTransition(change) = entry.body { Some((change.from, change.to)) } else { None }
+        })
         .collect();
     assert_eq!(
         transitions,

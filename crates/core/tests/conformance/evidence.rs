@@ -69,7 +69,8 @@ fn case_103_policies_have_an_identity_and_stay() {
     let second = POLICIES.replace("daily_rate: 3", "daily_rate: 4");
     let v1 = pdp.publish(POLICIES).unwrap().digest;
     let v2 = pdp.publish(&second).unwrap().digest;
-    let v3 = pdp.publish(&format!("# the same rules\n{}", POLICIES.replace("min: 0.01", "min: \"0.010\""))).unwrap().digest;
+    let v3 =
+        pdp.publish(&format!("# the same rules\n{}", POLICIES.replace("min: 0.01", "min: \"0.010\""))).unwrap().digest;
     assert_eq!(v1, v3);
     assert_ne!(v1, v2);
     let named: Vec<_> = pdp.entries().iter().map(|entry| entry.policy.clone().unwrap()).collect();
@@ -88,7 +89,12 @@ fn case_104_every_verdict_is_derived_again_from_the_record() {
     replayed.state = MemState::default();
     let mut compared = 0;
     for entry in pdp.entries() {
-        let permit_id = pdp.state.permits.iter().find(|(_, p)| Some(p.index) == intent_of(&entry.body, entry.index)).map(|(id, _)| id.clone());
+        let permit_id = pdp
+            .state
+            .permits
+            .iter()
+            .find(|(_, p)| Some(p.index) == intent_of(&entry.body, entry.index))
+            .map(|(id, _)| id.clone());
         if let Body::Decision(decided) | Body::ExecIntent(decided) = &entry.body {
             let body = json!({
                 "protocol": entry.protocol, "request_id": decided.request_id, "action_type": decided.action_type,
@@ -97,11 +103,19 @@ fn case_104_every_verdict_is_derived_again_from_the_record() {
                 "cost_eur": decided.cost_eur, "parent_id": decided.parent_id, "approval_ref": decided.approval_ref,
             });
             let call = Call { principal: entry.principal.clone(), op: Op::Decide(body.to_string().into_bytes()) };
-            let outcome = placet_core::evaluate::evaluate(&replayed.state, &call, entry.at, Entropy::default()).unwrap();
+            let outcome =
+                placet_core::evaluate::evaluate(&replayed.state, &call, entry.at, Entropy::default()).unwrap();
             let (Body::Decision(again) | Body::ExecIntent(again)) = &outcome.events[0].entry.body else { panic!() };
             assert_eq!(
                 (again.verdict, again.reason, again.nominal_tier, again.effective_tier, &again.draws, &again.trace),
-                (decided.verdict, decided.reason, decided.nominal_tier, decided.effective_tier, &decided.draws, &decided.trace)
+                (
+                    decided.verdict,
+                    decided.reason,
+                    decided.nominal_tier,
+                    decided.effective_tier,
+                    &decided.draws,
+                    &decided.trace
+                )
             );
             compared += 1;
         }
@@ -192,8 +206,5 @@ fn publishing_is_compare_and_swap() {
     assert_eq!(says(&pdp.pay("1")), ("permit", "passed"));
     let digest = Arc::clone(&pdp.state.policies[pdp.state.meta.active_policy.as_ref().unwrap()]);
     assert!(!digest.document().actions.contains_key("card.freeze"));
-    assert!(matches!(
-        pdp.call("A1", Op::Query(Query::KillSwitch)),
-        Err(placet_core::op::Reject::Internal { .. })
-    ));
+    assert!(matches!(pdp.call("A1", Op::Query(Query::KillSwitch)), Err(placet_core::op::Reject::Internal { .. })));
 }

@@ -1,9 +1,10 @@
 //! The fixture of AADP §23.1: a store in memory, a clock that the test turns, and the policies by their names.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use placet_core::evaluate::{Due, due_changes, evaluate, expire};
-use placet_core::event::{ApprovalState, Body, Decided, Entry};
+use placet_core::event::{ApprovalState, Body, Decided, Entry, Event};
 use placet_core::evidence;
 use placet_core::fold::fold;
 use placet_core::ids::{ApprovalId, Entropy, EvidenceIndex, PermitId, Principal};
@@ -11,7 +12,7 @@ use placet_core::op::{Answer, Call, Op, PolicyPublished, Reject};
 use placet_core::policy::{Document, PolicySet, load};
 use placet_core::reply::{DecideReply, ReportReply};
 use placet_core::stamp::Stamp;
-use placet_core::state::{Changes, CounterKey, MemState, Overlay};
+use placet_core::state::{CounterKey, MemState, Overlay};
 use serde_json::{Value, json};
 
 /// The fixture's policies in onedoor's dialect.
@@ -110,12 +111,13 @@ pub struct Pdp {
     pub state: MemState,
     pub now: Stamp,
     ids: u64,
+    due: BTreeSet<Due>,
 }
 
 impl Pdp {
     /// A fresh store under the fixture's policies; `card.freeze` is inserted past the loader.
     pub fn new() -> Self {
-        let mut pdp = Self { state: MemState::default(), now: t0(), ids: 0 };
+        let mut pdp = Self { state: MemState::default(), now: t0(), ids: 0, due: BTreeSet::new() };
         pdp.edit(|document| {
             let mut freeze = document.actions["pay.back"].clone();
             freeze.compensating_command = None;
@@ -146,39 +148,32 @@ impl Pdp {
         entropy.approval.copy_from_slice(&random(2)[..16]);
         let call = Call { principal: Principal::new(principal), op };
         let outcome = evaluate(&self.state, &call, self.now, entropy)?;
-        let mut overlay = Overlay::new(&self.state);
-        for event in &outcome.events {
-            fold(&mut overlay, event).unwrap();
-        }
-        let changes = overlay.into_changes();
-        self.write(changes);
+        self.fold(&outcome.events);
         Ok(outcome.answer)
-    }
-
-    fn write(&mut self, changes: Changes) {
-        self.state.write(changes);
     }
 
     /// What the leader's timer does: every reached deadline becomes an event.
     pub fn sweep(&mut self) {
-        let mut due = std::collections::BTreeSet::new();
-        for bytes in self.state.entries.values() {
-            let entry = evidence::decode(bytes).unwrap();
-            let permit_id = entry_permit(&self.state, &entry);
-            let event = placet_core::event::Event { entry, bytes: bytes.clone(), permit_id };
-            let (added, removed) = due_changes(&event);
-            due.extend(added.map(|(_, due)| due));
-            if let Some(removed) = removed {
-                due.remove(&removed);
+        for item in self.due.clone() {
+            if let Some(event) = expire(&self.state, &item, self.now).unwrap() {
+                self.fold(&[event]);
             }
         }
-        let due: Vec<Due> = due.into_iter().collect();
-        for item in due {
-            if let Some(event) = expire(&self.state, &item, self.now).unwrap() {
-                let mut overlay = Overlay::new(&self.state);
-                fold(&mut overlay, &event).unwrap();
-                let changes = overlay.into_changes();
-                self.write(changes);
+    }
+
+    /// One log entry: all of its events are written, or none.
+    fn fold(&mut self, events: &[Event]) {
+        let mut overlay = Overlay::new(&self.state);
+        for event in events {
+            fold(&mut overlay, event).unwrap();
+        }
+        let changes = overlay.into_changes();
+        self.state.write(changes);
+        for event in events {
+            let (added, removed) = due_changes(event);
+            self.due.extend(added.map(|(_, due)| due));
+            if let Some(removed) = removed {
+                self.due.remove(&removed);
             }
         }
     }
@@ -280,17 +275,6 @@ impl Pdp {
     pub fn approval_state(&self, id: &ApprovalId) -> ApprovalState {
         self.state.approvals[id].state
     }
-}
-
-/// The permit that an entry issued or ended: state knows it by the intent.
-fn entry_permit(state: &MemState, entry: &Entry) -> Option<PermitId> {
-    let intent = match &entry.body {
-        Body::ExecIntent(_) => entry.index,
-        Body::ExecResult(result) => result.intent,
-        Body::ReservationExpired(ended) | Body::ReservationReleased(ended) => ended.intent,
-        _ => return None,
-    };
-    state.permits.iter().find(|(_, permit)| permit.index == intent).map(|(id, _)| id.clone())
 }
 
 /// A fresh UUID for each request; the random part only has to differ.

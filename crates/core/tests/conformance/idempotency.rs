@@ -32,12 +32,9 @@ fn case_069_replay_of_a_permit() {
 #[test]
 fn case_070_replay_of_every_other_verdict() {
     let mut pdp = Pdp::new();
-    for (action, params) in [
-        ("nope.x", json!({})),
-        ("pay.danger", json!({})),
-        ("reh.a", json!({})),
-        ("read.status", json!({})),
-    ] {
+    for (action, params) in
+        [("nope.x", json!({})), ("pay.danger", json!({})), ("reh.a", json!({})), ("read.status", json!({}))]
+    {
         let body = request(action, params);
         let first = pdp.decide(&body);
         let approvals = pdp.state.approvals.len();
@@ -197,9 +194,7 @@ fn a_report_about_a_decision_without_a_permit_is_information() {
     let mut pdp = Pdp::new();
     let body = request("reh.a", json!({}));
     let decision = pdp.decide(&body);
-    let report = |id: &Value| {
-        json!({"protocol": "aadp/0.1", "request_id": id, "outcome": "not_attempted", "completed_at": "2026-08-17T09:00:01Z"})
-    };
+    let report = |id: &Value| json!({"protocol": "aadp/0.1", "request_id": id, "outcome": "not_attempted", "completed_at": "2026-08-17T09:00:01Z"});
     let reply = pdp.report_as("P1", &report(&body["request_id"]));
     assert!(reply.accepted);
     let Body::ReportNoted(noted) = pdp.entry(reply.evidence_id).body else { panic!("another kind") };

@@ -27,8 +27,20 @@ impl Random {
 
     fn request(&mut self) -> Value {
         let action = self.pick(&[
-            "read.status", "lamp.toggle", "card.freeze", "pay.small", "pay.fee", "wire.send", "reh.a", "reh.b", "reh.c",
-            "net.a", "net.b", "eff.two", "pay.danger", "nope.x",
+            "read.status",
+            "lamp.toggle",
+            "card.freeze",
+            "pay.small",
+            "pay.fee",
+            "wire.send",
+            "reh.a",
+            "reh.b",
+            "reh.c",
+            "net.a",
+            "net.b",
+            "eff.two",
+            "pay.danger",
+            "nope.x",
         ]);
         let amount = self.pick(&["1", "30", "60", "500.01", "0.01", "x", "9000"]);
         let params = match self.next(4) {
@@ -73,7 +85,10 @@ fn case_040_two_instances_agree() {
     for _ in 0..500 {
         let body = random.request();
         let (a, b) = (one.decide(&body), other.decide(&body));
-        assert_eq!((a.verdict, a.reason, a.nominal_tier, a.effective_tier), (b.verdict, b.reason, b.nominal_tier, b.effective_tier));
+        assert_eq!(
+            (a.verdict, a.reason, a.nominal_tier, a.effective_tier),
+            (b.verdict, b.reason, b.nominal_tier, b.effective_tier)
+        );
     }
     assert_eq!(one.state.meta.chain_head, other.state.meta.chain_head);
 }

@@ -36,7 +36,9 @@ impl Loader {
             return;
         };
         if !is_action_type(&name) {
-            let message = format!("`{name}` is not an action type: ASCII letters, digits, `_`, `.`, `:`, `-`, a letter or `_` first");
+            let message = format!(
+                "`{name}` is not an action type: ASCII letters, digits, `_`, `.`, `:`, `-`, a letter or `_` first"
+            );
             self.report.mistake(name_at, message);
         }
         let tier = fields.tier("tier", &mut self.report).map(|(_, tier)| tier);
@@ -81,20 +83,20 @@ impl Loader {
 
     fn cost(&mut self, fields: &mut Fields) -> Option<(At, Cost)> {
         let short = fields.text("cost_param", &mut self.report);
-        if self.dialect == Dialect::Placet {
-            if let Some(mut cost) = fields.mapping("cost", &mut self.report) {
-                let param = cost.text("param", &mut self.report);
-                let unit = cost.text("unit", &mut self.report).map_or_else(|| DEFAULT_UNIT.to_owned(), |(_, unit)| unit);
-                let at = cost.at;
-                cost.finish(&mut self.report);
-                if let Some((at, _)) = short {
-                    self.report.mistake(at, "`cost_param` and `cost` say the same thing; keep one");
-                }
-                if param.is_none() {
-                    self.report.mistake(at, "`cost` has no `param`, the argument that holds the amount");
-                }
-                return param.map(|(at, param)| (at, Cost { param, unit }));
+        if self.dialect == Dialect::Placet
+            && let Some(mut cost) = fields.mapping("cost", &mut self.report)
+        {
+            let param = cost.text("param", &mut self.report);
+            let unit = cost.text("unit", &mut self.report).map_or_else(|| DEFAULT_UNIT.to_owned(), |(_, unit)| unit);
+            let at = cost.at;
+            cost.finish(&mut self.report);
+            if let Some((at, _)) = short {
+                self.report.mistake(at, "`cost_param` and `cost` say the same thing; keep one");
             }
+            if param.is_none() {
+                self.report.mistake(at, "`cost` has no `param`, the argument that holds the amount");
+            }
+            return param.map(|(at, param)| (at, Cost { param, unit }));
         }
         short.map(|(at, param)| (at, Cost { param, unit: DEFAULT_UNIT.to_owned() }))
     }
@@ -105,14 +107,16 @@ impl Loader {
         let Some(mut fields) = fields.mapping("bounds", report) else { return bounds };
         if let Some(numeric) = fields.mapping("numeric", report) {
             for (key, node) in numeric.into_entries() {
-                let Some(mut range) = Fields::of(node, format!("numeric bound `{}`", key.text), report) else { continue };
+                let Some(mut range) = Fields::of(node, format!("numeric bound `{}`", key.text), report) else {
+                    continue;
+                };
                 let min = range.exact("min", report).map(|(_, min)| min);
                 let max = range.exact("max", report).map(|(_, max)| max);
                 range.finish(report);
-                if let (Some(low), Some(high)) = (&min, &max) {
-                    if low > high {
-                        report.mistake(key.at, format!("`{}` has a `min` above its `max`: nothing can pass", key.text));
-                    }
+                if let (Some(low), Some(high)) = (&min, &max)
+                    && low > high
+                {
+                    report.mistake(key.at, format!("`{}` has a `min` above its `max`: nothing can pass", key.text));
                 }
                 bounds.numeric.insert(key.text, Range { max, min });
             }
@@ -162,7 +166,11 @@ impl Loader {
                 report.mistake(pattern_at, message);
             }
             labels.extend(add_effects.iter().cloned());
-            rules.push(ParamEffect { add_effects: add_effects.into_iter().map(|(_, label)| label).collect(), param, pattern });
+            rules.push(ParamEffect {
+                add_effects: add_effects.into_iter().map(|(_, label)| label).collect(),
+                param,
+                pattern,
+            });
         }
         rules
     }
@@ -171,7 +179,8 @@ impl Loader {
         let (at, text) = fields.text(name, &mut self.report)?;
         let stamp = Stamp::parse(&text);
         if stamp.is_none() {
-            self.report.mistake(at, format!("`{name}` is `{text}`, not an instant in UTC such as 2026-08-17T09:00:00Z"));
+            self.report
+                .mistake(at, format!("`{name}` is `{text}`, not an instant in UTC such as 2026-08-17T09:00:00Z"));
         }
         stamp
     }
@@ -271,7 +280,8 @@ impl Loader {
             }
             match fields.text("on_timeout", &mut self.report) {
                 Some((at, word)) if word != "settle" => {
-                    self.report.mistake(at, format!("`on_timeout: {word}` is not enforced by this version; it is settle"));
+                    self.report
+                        .mistake(at, format!("`on_timeout: {word}` is not enforced by this version; it is settle"));
                 }
                 _ => {}
             }
@@ -294,19 +304,26 @@ impl ActionAt {
                 report.mistake(at, format!("compensating command `{command}` is not an action type of this policy"));
             }
             (None, _) if matches!(rules.tier, Tier::Auto | Tier::AutoCapped) => {
-                report.mistake(self.at, format!("policy `{name}` runs without a human and has no `compensating_command`"));
+                report.mistake(
+                    self.at,
+                    format!("policy `{name}` runs without a human and has no `compensating_command`"),
+                );
             }
             _ => {}
         }
-        if rules.tier == Tier::Observe && (!rules.draws.is_empty() || rules.cost.is_some() || rules.compensating_command.is_some()) {
-            let message = format!("policy `{name}` is tier 0, a read: it has no budgets, no cost and no compensating command");
+        if rules.tier == Tier::Observe
+            && (!rules.draws.is_empty() || rules.cost.is_some() || rules.compensating_command.is_some())
+        {
+            let message =
+                format!("policy `{name}` is tier 0, a read: it has no budgets, no cost and no compensating command");
             report.mistake(self.at, message);
         }
-        if let (Some(cost), Some(at)) = (&rules.cost, self.cost_at) {
-            if !rules.bounds.required.contains(&cost.param) {
-                let message = format!("cost parameter `{}` is not in `bounds.required`: an absent amount is not zero", cost.param);
-                report.mistake(at, message);
-            }
+        if let (Some(cost), Some(at)) = (&rules.cost, self.cost_at)
+            && !rules.bounds.required.contains(&cost.param)
+        {
+            let message =
+                format!("cost parameter `{}` is not in `bounds.required`: an absent amount is not zero", cost.param);
+            report.mistake(at, message);
         }
         for (at, label) in &self.effects_at {
             if !effects.contains_key(label) {
@@ -333,10 +350,16 @@ impl ActionAt {
         for (at, name) in drawn {
             let Some(budget) = budgets.get(name).filter(|budget| budget.kind == BudgetKind::Value) else { continue };
             if budget.unit != unit {
-                report.mistake(*at, format!("budget `{name}` counts {}, and the cost of `{}` is in {unit}", budget.unit, self.name));
+                report.mistake(
+                    *at,
+                    format!("budget `{name}` counts {}, and the cost of `{}` is in {unit}", budget.unit, self.name),
+                );
             } else if self.rules.cost.is_none() && !unpriced {
                 unpriced = true;
-                let message = format!("`{}` draws on value budget `{name}` without a cost parameter: a request without `cost_eur` is denied `cost_unknown`", self.name);
+                let message = format!(
+                    "`{}` draws on value budget `{name}` without a cost parameter: a request without `cost_eur` is denied `cost_unknown`",
+                    self.name
+                );
                 report.warning(*at, message);
             }
         }
@@ -346,7 +369,9 @@ impl ActionAt {
 /// `x-<vendor>.<name>` (AADP §5.2).
 fn is_vendor_name(text: &str) -> bool {
     text.strip_prefix("x-").and_then(|rest| rest.split_once('.')).is_some_and(|(vendor, name)| {
-        let word = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'));
+        let word = |part: &str| {
+            !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
+        };
         word(vendor) && word(name)
     })
 }

@@ -87,7 +87,8 @@ impl Fields {
         let (at, number) = self.integer(name, report)?;
         let tier = u8::try_from(number).ok().and_then(|number| Tier::try_from(number).ok());
         if tier.is_none() {
-            report.mistake(at, format!("`{name}` is {number}; a tier is 0 observe, 1 auto, 2 auto_capped or 3 confirm"));
+            report
+                .mistake(at, format!("`{name}` is {number}; a tier is 0 observe, 1 auto, 2 auto_capped or 3 confirm"));
         }
         tier.map(|tier| (at, tier))
     }
