@@ -82,8 +82,10 @@ impl Pdp for Fake {
         Ok(match call.op {
             Op::Decide(body) => Answer::Decide(decided(DecideRequest::parse(&body))),
             Op::Report(body) => Answer::Report(reported(ReportRequest::parse(&body))),
-            Op::Malformed { operation, request } if operation == "decide" => Answer::Decide(decided(Err(request))),
-            Op::Malformed { request, .. } => Answer::Report(reported(Err(request))),
+            Op::Malformed { operation, request } if operation == "decide" => {
+                Answer::Decide(decided(Err(Box::new(request))))
+            }
+            Op::Malformed { request, .. } => Answer::Report(reported(Err(Box::new(request)))),
             Op::ResolveApproval { id, grant, note } => {
                 let state = if grant { ApprovalState::Approved } else { ApprovalState::Denied };
                 Answer::Approval(ApprovalView { state, note, decided_by: Some(call.principal), ..approval(id) })
@@ -229,7 +231,7 @@ fn approval(id: ApprovalId) -> ApprovalView {
 }
 
 /// A permit that echoes the arguments in `detail`, or the denial of what could not be read.
-fn decided(request: Result<DecideRequest, Malformed>) -> DecideReply {
+fn decided(request: Result<DecideRequest, Box<Malformed>>) -> DecideReply {
     let (request_id, verdict, reason, detail) = match request {
         Ok(request) => (Some(request.request_id), Verdict::Permit, Reason::Passed, request.params_raw),
         Err(malformed) => (malformed.request_id, Verdict::Deny, Reason::Malformed, malformed.detail),
@@ -256,7 +258,7 @@ fn decided(request: Result<DecideRequest, Malformed>) -> DecideReply {
     }
 }
 
-fn reported(request: Result<ReportRequest, Malformed>) -> ReportReply {
+fn reported(request: Result<ReportRequest, Box<Malformed>>) -> ReportReply {
     let (accepted, reason, detail) = match request {
         Ok(request) => (true, None, request.payload_raw.unwrap_or_default()),
         Err(malformed) => (false, Some(Reason::Malformed), malformed.detail),
