@@ -137,8 +137,8 @@ impl Edge {
         bounded(false, self.pdp.change_membership(change)).await
     }
 
-    pub(crate) async fn cluster(&self) -> ClusterView {
-        self.pdp.cluster().await
+    pub(crate) async fn cluster(&self) -> Result<ClusterView, Refusal> {
+        self.pdp.cluster().await.map_err(Refusal::from)
     }
 
     pub(crate) async fn health(&self) -> Health {

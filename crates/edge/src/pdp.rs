@@ -17,7 +17,7 @@ pub trait Pdp: Send + Sync + 'static {
     async fn submit(&self, call: Call) -> Result<Answer, Reject>;
 
     /// The cluster as this node sees it.
-    async fn cluster(&self) -> ClusterView;
+    async fn cluster(&self) -> Result<ClusterView, Reject>;
 
     /// Whether this node can serve. Cheap: asked by probes.
     async fn health(&self) -> Health;

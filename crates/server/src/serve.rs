@@ -5,6 +5,7 @@
 //! stop:   hand leadership over ─► doors drain ─► replica ─► peer door ─► store ─► last spans
 //! ```
 
+use std::io::Read;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -18,7 +19,6 @@ use placet_edge::{Edge, Keyring, Pdp, TlsFiles, check_listen};
 use placet_replica::Node;
 use placet_store::StoreOptions;
 use reqwest::header::HeaderMap;
-use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -57,10 +57,11 @@ pub async fn serve(command: &Serve) -> anyhow::Result<u8> {
     let (closing, _) = watch::channel(Phase::Serving);
     let mut doors = JoinSet::new();
     {
-        let (edge, closed) = (edge.clone(), reached(&closing, Phase::Draining));
-        doors.spawn(async move { placet_edge::serve_http(http, edge, http_tls.as_ref(), closed).await.context("the http door") });
         let closed = reached(&closing, Phase::Draining);
-        doors.spawn(async move { placet_edge::serve_grpc(grpc, edge, grpc_tls.as_ref(), closed).await.context("the grpc door") });
+        let door = edge.clone();
+        doors.spawn(async move { placet_edge::serve_http(http, door, http_tls.as_ref(), closed).await.context("the http door") });
+        let (door, closed) = (edge.clone(), reached(&closing, Phase::Draining));
+        doors.spawn(async move { placet_edge::serve_grpc(grpc, door, grpc_tls.as_ref(), closed).await.context("the grpc door") });
     }
     let mut peer_door = JoinSet::new();
     {
@@ -159,9 +160,15 @@ async fn stdin_closed(wanted: bool) {
     if !wanted {
         return std::future::pending().await;
     }
-    let mut stdin = tokio::io::stdin();
-    let mut thrown_away = [0u8; 256];
-    while stdin.read(&mut thrown_away).await.is_ok_and(|read| read > 0) {}
+    let (ended, closed) = tokio::sync::oneshot::channel();
+    // A thread of its own: a blocked read must not hold up the runtime's end.
+    std::thread::spawn(move || {
+        let mut thrown_away = [0u8; 256];
+        while std::io::stdin().read(&mut thrown_away).is_ok_and(|read| read > 0) {}
+        // Nobody waits any more if the node stops for another reason.
+        let _ = ended.send(());
+    });
+    let _ = closed.await;
 }
 
 fn ended_early(ended: Result<anyhow::Result<()>, tokio::task::JoinError>) -> String {

@@ -75,7 +75,7 @@ impl Log for RocksLog {
     fn append(&self, entries: &[(u64, Bytes)]) -> io::Result<()> {
         let mut batch = WriteBatch::default();
         entries.iter().for_each(|(index, bytes)| batch.put(entry_key(*index), bytes));
-        self.db.write_opt(&batch, &Self::unsynced()).map_err(io_error)
+        self.db.write_opt(batch, &Self::unsynced()).map_err(io_error)
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -85,7 +85,7 @@ impl Log for RocksLog {
     fn truncate_from(&self, index: u64) -> io::Result<()> {
         let mut batch = WriteBatch::default();
         batch.delete_range(entry_key(index), behind(key(&[&[ENTRY]])));
-        self.db.write_opt(&batch, &Self::unsynced()).map_err(io_error)
+        self.db.write_opt(batch, &Self::unsynced()).map_err(io_error)
     }
 
     fn purge_to(&self, index: u64, last_purged: &[u8]) -> io::Result<()> {
@@ -93,7 +93,7 @@ impl Log for RocksLog {
         batch.delete_range(entry_key(0), entry_key(index.saturating_add(1)));
         batch.put(small_key(name(LogKey::LastPurged)), last_purged);
         batch.put(small_key(PURGED), index.to_be_bytes());
-        self.db.write_opt(&batch, &Self::unsynced()).map_err(io_error)?;
+        self.db.write_opt(batch, &Self::unsynced()).map_err(io_error)?;
         self.purged.fetch_max(index, Ordering::AcqRel);
         Ok(())
     }

@@ -161,7 +161,7 @@ impl Generation {
             batch.put(Family::Meta, &key(&[META]), meta)?;
         }
         batch.put_raw(Family::Meta, &key(&[POSITION]), position)?;
-        self.db.write_opt(&batch.batch, &WriteOptions::default()).map_err(io_error)?;
+        self.db.write_opt(batch.batch, &WriteOptions::default()).map_err(io_error)?;
         if let Some(meta) = changes.meta {
             *self.meta.lock() = meta;
         }

@@ -14,7 +14,7 @@ use crate::reject::Refusal;
 #[tonic::async_trait]
 impl ClusterService for Service {
     async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::Cluster>, Status> {
-        Ok(Response::new(convert::cluster(self.edge.cluster().await)))
+        Ok(Response::new(convert::cluster(self.edge.cluster().await?)))
     }
 
     async fn list_intents(

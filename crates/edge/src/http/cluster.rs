@@ -61,7 +61,7 @@ pub(super) async fn budgets(
 
 pub(super) async fn status(State(edge): State<Edge>, params: Params) -> Result<Json<ClusterView>, Refusal> {
     params.end("none")?;
-    Ok(Json(edge.cluster().await))
+    Ok(Json(edge.cluster().await?))
 }
 
 pub(super) async fn add_learner(State(edge): State<Edge>, request: Request) -> Result<Json<ClusterView>, Refusal> {

@@ -102,8 +102,8 @@ impl Pdp for Fake {
         })
     }
 
-    async fn cluster(&self) -> ClusterView {
-        ClusterView {
+    async fn cluster(&self) -> Result<ClusterView, Reject> {
+        Ok(ClusterView {
             node_id: 1,
             leader_id: Some(2),
             term: 3,
@@ -118,7 +118,7 @@ impl Pdp for Fake {
             snapshot_index: 0,
             evidence_index: EvidenceIndex(6),
             chain_head: Hash::GENESIS,
-        }
+        })
     }
 
     async fn health(&self) -> Health {
@@ -139,7 +139,7 @@ impl Pdp for Fake {
         if let Some(reject) = reject {
             return Err(reject);
         }
-        Ok(self.cluster().await)
+        self.cluster().await
     }
 
     async fn evidence_beyond(&self, after: EvidenceIndex) {
