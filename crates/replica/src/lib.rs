@@ -10,6 +10,8 @@
 //! `decider`, `state_machine`, `log_store`, `snapshot`, `network`, `bootstrap`, `node`.
 
 mod bootstrap;
+#[doc(hidden)]
+pub mod conformance;
 mod decider;
 mod log_store;
 mod network;
@@ -19,9 +21,6 @@ pub mod ports;
 mod snapshot;
 mod state_machine;
 mod types;
-
-#[cfg(feature = "conformance")]
-pub mod conformance;
 
 pub use network::server::{PeerService, serve_peers};
 pub use node::{Node, StartError};

@@ -1,0 +1,290 @@
+//! A cluster in one process, through crashes, lost disks and changes of members. One binary, because each links RocksDB.
+
+mod harness;
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use placet_core::cluster::{HealthStatus, MemberRole, MembershipChange};
+use placet_core::op::{Answer, Op, Query, Reject};
+
+use crate::harness::{Cluster, decide_body, permit, wait_for};
+
+fn plain(_: &mut placet_replica::Options) {}
+
+fn tiny_snapshots(options: &mut placet_replica::Options) {
+    options.snapshot_every = Some(40);
+    options.log_kept = 10;
+    options.replication_lag_max = 60;
+}
+
+/// Goal: what was answered survives the leader, and nothing happens twice.
+#[test]
+fn a_killed_leader_costs_no_decision() {
+    let mut cluster = Cluster::start(3, plain);
+    cluster.publish();
+    let follower = cluster.follower();
+    // Through a follower: forwarded. Through the leader: at once.
+    let mut replies = cluster.work(follower, 10);
+    replies.extend(cluster.work(cluster.leader(), 10));
+    cluster.agree();
+    let killed = cluster.leader();
+    cluster.kill(killed);
+    let survivor = cluster.ids()[0];
+    replies.extend(cluster.work(survivor, 10));
+    // The same request again, at every node: the same permit.
+    for at in cluster.ids() {
+        let again = permit(cluster.submit(at, Op::Decide(decide_body(1))));
+        assert_eq!(again.permit_id, replies[0].permit_id);
+    }
+    cluster.spawn(killed);
+    let view = cluster.agree();
+    let permits = replies.iter().map(|reply| reply.permit_id.clone().unwrap()).collect::<BTreeSet<_>>();
+    assert_eq!(permits.len(), 30);
+    assert_eq!(view.evidence_index.0, 31, "one policy, thirty intents");
+    assert!(cluster.ids().into_iter().all(|id| cluster.open_permits(id) == 30));
+    assert!(cluster.ids().into_iter().all(|id| cluster.node(id).health().status == HealthStatus::Serving));
+}
+
+/// Goal: everything survives the death of all nodes at once.
+#[test]
+fn a_cluster_comes_back_from_its_disks() {
+    let mut cluster = Cluster::start(3, plain);
+    cluster.publish();
+    cluster.work(1, 20);
+    let before = cluster.agree();
+    (1..=3).for_each(|id| cluster.kill(id));
+    (1..=3).for_each(|id| cluster.spawn(id));
+    let after = cluster.agree();
+    assert_eq!((after.evidence_index, after.chain_head), (before.evidence_index, before.chain_head));
+    assert!(after.term > before.term, "a restarted leader takes a new term");
+    cluster.work(1, 1);
+}
+
+/// Goal: many callers at once, on all nodes, with the leader killed in the middle: every answer is true.
+#[test]
+fn concurrent_callers_see_one_truth() {
+    let mut cluster = Cluster::start(3, plain);
+    cluster.publish();
+    let killed = cluster.leader();
+    let nodes: Vec<_> = cluster.ids().into_iter().filter(|id| *id != killed).map(|id| cluster.node(id).clone()).collect();
+    let callers: Vec<_> = (0..8u64)
+        .map(|caller| {
+            let node = nodes[usize::try_from(caller).unwrap() % nodes.len()].clone();
+            let handle = cluster.block_on(node.id(), async { tokio::runtime::Handle::current() });
+            std::thread::spawn(move || {
+                let decide = |number: u64| {
+                    let call = placet_core::op::Call {
+                        principal: placet_core::ids::Principal::new("agent:test"),
+                        op: Op::Decide(decide_body(number)),
+                    };
+                    handle.block_on(node.submit(call))
+                };
+                // A decide is repeated by the node itself; only its deadline ends that.
+                (0..100).map(|at| permit(decide(caller * 1000 + at)).permit_id.unwrap()).collect::<Vec<_>>()
+            })
+        })
+        .collect();
+    let busy = nodes[0].clone();
+    wait_for("traffic", || (busy.cluster().unwrap().evidence_index.0 > 100).then_some(()));
+    cluster.kill(killed);
+    let permits: BTreeSet<_> = callers.into_iter().flat_map(|caller| caller.join().unwrap()).collect();
+    drop((nodes, busy));
+    cluster.spawn(killed);
+    let view = cluster.agree();
+    assert_eq!(permits.len(), 800);
+    assert_eq!(view.evidence_index.0, 801, "one policy, eight hundred intents, none twice");
+}
+
+/// Goal: a follower that was away longer than the log is kept comes back by a snapshot.
+#[test]
+fn a_late_follower_catches_up_by_snapshot() {
+    let mut cluster = Cluster::start(3, tiny_snapshots);
+    cluster.publish();
+    let late = cluster.follower();
+    cluster.work(late, 5);
+    let left_at = cluster.view(late).applied_index;
+    cluster.kill(late);
+    let leader = cluster.leader();
+    cluster.work(leader, 200);
+    wait_for("a snapshot past the late follower", || {
+        (cluster.view(leader).snapshot_index > left_at + 80).then_some(())
+    });
+    cluster.spawn(late);
+    cluster.agree();
+    assert!(cluster.view(late).snapshot_index > left_at, "it was sent a snapshot");
+    // It survives its own restart on the installed state, and counts again.
+    cluster.kill(late);
+    cluster.spawn(late);
+    cluster.agree();
+    let other = cluster.ids().into_iter().find(|id| *id != late && *id != cluster.leader()).unwrap();
+    cluster.kill(other);
+    cluster.work(late, 5);
+}
+
+/// Goal: a member whose data was deleted comes back as the same member, founds no second cluster, and counts again.
+#[test]
+fn a_wiped_member_comes_back() {
+    for tune in [plain, tiny_snapshots] {
+        let mut cluster = Cluster::start(3, tune);
+        cluster.publish();
+        cluster.work(1, 100);
+        cluster.agree();
+        // Node 1 would be the founder: the one that must not found again.
+        cluster.kill(1);
+        cluster.wipe(1);
+        let other = cluster.follower();
+        cluster.work(other, 10);
+        cluster.spawn(1);
+        cluster.agree();
+        wait_for("full standing", || cluster.node(1).health().detail.is_none().then_some(()));
+        let third = cluster.ids().into_iter().find(|id| *id != 1 && *id != cluster.leader()).unwrap();
+        cluster.kill(third);
+        cluster.work(1, 5);
+        cluster.spawn(third);
+        assert_eq!(cluster.agree().evidence_index.0, 116);
+    }
+}
+
+/// Goal: a member without a memory gives no vote as long as it cannot know what it promised.
+#[test]
+fn a_wiped_member_does_not_help_a_minority() {
+    let mut cluster = Cluster::start(3, plain);
+    cluster.publish();
+    cluster.work(1, 5);
+    cluster.agree();
+    let ids = cluster.ids();
+    ids.iter().for_each(|id| cluster.kill(*id));
+    cluster.wipe(2);
+    cluster.spawn(1);
+    cluster.spawn(2);
+    // Two of three run, but one of them may have acknowledged what only node 3 holds.
+    let refused = cluster.submit(1, Op::Decide(decide_body(99)));
+    assert!(matches!(refused, Err(Reject::Unavailable { .. } | Reject::Unknown { .. })), "{refused:?}");
+    assert!(!cluster.node(1).leads() && !cluster.node(2).leads());
+    cluster.spawn(3);
+    wait_for("all three", || cluster.node(2).health().detail.is_none().then_some(()));
+    cluster.work(2, 5);
+    cluster.agree();
+}
+
+/// Goal: a node is added, promoted and removed while the cluster works.
+#[test]
+fn members_come_and_go() {
+    let mut cluster = Cluster::start(3, plain);
+    cluster.publish();
+    cluster.work(1, 20);
+    cluster.allot(4);
+    cluster.spawn(4);
+    let change = |cluster: &Cluster, at: u64, change: MembershipChange| {
+        cluster.block_on(at, cluster.node(at).change_membership(change))
+    };
+    let follower = cluster.follower();
+    let add = MembershipChange::AddLearner { id: 4, addresses: cluster.addresses(4) };
+    let view = change(&cluster, follower, add.clone()).unwrap();
+    assert_eq!(view.members.iter().find(|one| one.id == 4).unwrap().role, MemberRole::Learner);
+    assert!(matches!(change(&cluster, follower, add), Err(Reject::Conflict { .. })));
+    cluster.agree();
+    wait_for("a promotion", || match change(&cluster, follower, MembershipChange::Promote { id: 4 }) {
+        Ok(view) => Some(view),
+        Err(Reject::Conflict { .. }) => None,
+        Err(other) => panic!("{other:?}"),
+    });
+    cluster.work(4, 5);
+    // The leader itself goes: the others go on.
+    let leader = cluster.leader();
+    change(&cluster, leader, MembershipChange::Remove { id: leader }).unwrap();
+    cluster.kill(leader);
+    let view = wait_for("three members", || {
+        let view = cluster.view(cluster.leader());
+        (view.members.len() == 3).then_some(view)
+    });
+    assert!(view.members.iter().all(|one| one.role == MemberRole::Voter && one.id != leader));
+    cluster.work(4, 5);
+    cluster.agree();
+    assert!(matches!(
+        change(&cluster, 4, MembershipChange::Remove { id: leader }),
+        Err(Reject::NotFound { .. })
+    ));
+}
+
+/// Goal: the leader ends what is due, by an event, on every node.
+#[test]
+fn a_permit_without_a_report_expires() {
+    let mut cluster = Cluster::start(3, plain);
+    cluster.publish();
+    cluster.work(2, 3);
+    cluster.agree();
+    assert_eq!(cluster.open_permits(3), 3);
+    cluster.clock.fetch_add(601_000, Ordering::Relaxed);
+    wait_for("expiry", || cluster.ids().into_iter().all(|id| cluster.open_permits(id) == 0).then_some(()));
+    // A clock that steps back does not take the stamps with it.
+    cluster.clock.fetch_sub(600_000, Ordering::Relaxed);
+    cluster.work(2, 1);
+    let view = cluster.agree();
+    assert_eq!(view.evidence_index.0, 8, "a policy, three intents, three expiries, one intent");
+}
+
+/// Goal: reads are of the latest state, wherever they are asked.
+#[test]
+fn queries_see_what_was_answered_before() {
+    let mut cluster = Cluster::start(3, plain);
+    cluster.publish();
+    for at in 1..=3u32 {
+        cluster.work(1, 1);
+        let query = Query::Intents { after: None, limit: 10 };
+        let answer = cluster.submit(u64::from(at), Op::Query(query));
+        assert!(matches!(&answer, Ok(Answer::Intents(open)) if open.len() == at as usize), "{answer:?}");
+    }
+}
+
+/// Goal: a leader without a quorum answers "unknown" or "unavailable" in time, and never a permit.
+#[test]
+fn a_leader_alone_permits_nothing() {
+    fn impatient(options: &mut placet_replica::Options) {
+        options.deadline = Duration::from_secs(2);
+    }
+    let mut cluster = Cluster::start(3, impatient);
+    cluster.publish();
+    cluster.work(1, 1);
+    let leader = cluster.leader();
+    let others: Vec<_> = cluster.ids().into_iter().filter(|id| *id != leader).collect();
+    others.iter().for_each(|id| cluster.kill(*id));
+    let body = cluster.body();
+    let answer = cluster.submit(leader, Op::Decide(body.clone()));
+    assert!(matches!(answer, Err(Reject::Unknown { .. } | Reject::Unavailable { .. })), "{answer:?}");
+    wait_for("an honest health answer", || {
+        (cluster.node(leader).health().status == HealthStatus::NoLeader).then_some(())
+    });
+    others.iter().for_each(|id| cluster.spawn(*id));
+    cluster.leader();
+    permit(cluster.submit(leader, Op::Decide(body)));
+    assert_eq!(cluster.agree().evidence_index.0, 3, "asked twice, decided once");
+}
+
+/// Goal: a planned stop hands the leadership over instead of waiting for an election.
+#[test]
+fn a_leader_steps_down() {
+    let mut cluster = Cluster::start(3, plain);
+    cluster.publish();
+    cluster.work(1, 5);
+    cluster.agree();
+    let leader = cluster.leader();
+    cluster.block_on(leader, cluster.node(leader).step_down());
+    let next = wait_for("another leader", || Some(cluster.leader()).filter(|id| *id != leader));
+    cluster.work(next, 5);
+    cluster.agree();
+}
+
+/// Goal: one node is a cluster.
+#[test]
+fn one_node_is_enough_for_a_start() {
+    let mut cluster = Cluster::start(1, plain);
+    cluster.publish();
+    cluster.work(1, 10);
+    cluster.kill(1);
+    cluster.spawn(1);
+    cluster.work(1, 1);
+    assert_eq!(cluster.agree().evidence_index.0, 12);
+}

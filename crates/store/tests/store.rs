@@ -1,0 +1,179 @@
+//! The store behind the ports: what it keeps, what it refuses, what survives. One binary, because each links RocksDB.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use placet_core::evaluate::evaluate;
+use placet_core::event::Event;
+use placet_core::fold::fold;
+use placet_core::ids::{Entropy, EvidenceIndex, Principal};
+use placet_core::op::{Call, Op};
+use placet_core::stamp::Stamp;
+use placet_core::state::{Changes, List, Overlay, Read};
+use placet_replica::bytes::Bytes;
+use placet_replica::ports::{Log, LogKey, State};
+use placet_store::{OpenError, Store, StoreOptions, open};
+
+fn store(path: &Path) -> Store {
+    open(path, &StoreOptions { unsafe_no_fsync: false, block_cache_bytes: 4 << 20 }).unwrap()
+}
+
+/// What folding kill-switch flips would write next, on top of `store`.
+fn flips(store: &Store, count: usize) -> (Changes, Vec<Event>) {
+    let mut overlay = Overlay::new(store.state.clone());
+    let mut all = Vec::new();
+    for at in 0..count {
+        let op = Op::SetKillSwitch { engaged: at % 2 == 0, origin: "test".to_owned() };
+        let call = Call { principal: Principal::new("ops"), op };
+        let outcome = evaluate(&overlay, &call, Stamp(1_000), Entropy::default()).unwrap();
+        for event in outcome.events {
+            fold(&mut overlay, &event).unwrap();
+            all.push(event);
+        }
+    }
+    (overlay.into_changes(), all)
+}
+
+fn entries(range: std::ops::Range<u64>) -> Vec<(u64, Bytes)> {
+    range.map(|index| (index, Bytes::from(vec![u8::try_from(index % 256).unwrap(); 100]))).collect()
+}
+
+fn indexes(found: &[(u64, Bytes)]) -> Vec<u64> {
+    found.iter().map(|(index, _)| *index).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_adapter_passes_the_suite_of_openraft() {
+    let fresh = || {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store(dir.path());
+        let (log, state): (Arc<dyn Log>, Arc<dyn State>) = (store.log, store.state);
+        (log, state, store.snapshot_dir, dir)
+    };
+    placet_replica::conformance::run(fresh).await.unwrap();
+}
+
+#[test]
+fn a_folder_has_one_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = store(dir.path());
+    assert!(matches!(open(dir.path(), &StoreOptions::default()), Err(OpenError::InUse(_))));
+    drop(first);
+    store(dir.path());
+}
+
+#[test]
+fn the_log_reads_what_was_appended() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = store(dir.path());
+    first.log.append(&entries(1..11)).unwrap();
+    // Readable before it is durable.
+    assert_eq!(indexes(&first.log.read(3..6, usize::MAX).unwrap()), [3, 4, 5]);
+    assert_eq!(indexes(&first.log.read(3..9, 250).unwrap()), [3, 4], "bounded by bytes");
+    assert_eq!(indexes(&first.log.read(3..9, 1).unwrap()), [3], "never empty");
+    first.log.truncate_from(9).unwrap();
+    assert_eq!(first.log.last().unwrap().unwrap().0, 8);
+    first.log.purge_to(4, b"four").unwrap();
+    first.log.put(LogKey::Vote, b"vote", true).unwrap();
+    first.log.sync().unwrap();
+    drop(first);
+    let again = store(dir.path());
+    assert_eq!(indexes(&again.log.read(0..100, usize::MAX).unwrap()), [5, 6, 7, 8]);
+    assert_eq!(again.log.get(LogKey::LastPurged).unwrap().unwrap(), b"four");
+    assert_eq!(again.log.get(LogKey::Vote).unwrap().unwrap(), b"vote");
+    assert_eq!(again.log.get(LogKey::Committed).unwrap(), None);
+    again.log.purge_to(20, b"twenty").unwrap();
+    assert!(again.log.last().unwrap().is_none(), "a purge may run ahead of the log");
+}
+
+#[test]
+fn evidence_is_written_once() {
+    // Conformance case 101: nothing changes or removes an entry.
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let (changes, events) = flips(&store, 3);
+    store.state.apply(changes.clone(), b"1").unwrap();
+    store.state.apply(changes.clone(), b"2").unwrap();
+    assert_eq!(store.state.position().unwrap().unwrap(), b"2", "the same bytes again change nothing");
+
+    let mut other = Changes::default();
+    other.entries.insert(EvidenceIndex(2), b"{\"forged\":true}".to_vec());
+    let error = store.state.apply(other, b"3").unwrap_err().to_string();
+    assert!(error.contains("`aud-2` exists and is never changed"), "{error}");
+
+    let mut gap = Changes::default();
+    gap.entries.insert(EvidenceIndex(9), b"{}".to_vec());
+    let error = store.state.apply(gap, b"3").unwrap_err().to_string();
+    assert!(error.contains("`aud-9` would leave a gap after `aud-4`"), "{error}");
+
+    assert_eq!(store.state.position().unwrap().unwrap(), b"2", "a refused write writes nothing");
+    for event in events {
+        assert_eq!(store.state.entry(event.entry.index).unwrap().unwrap(), event.bytes);
+    }
+}
+
+#[test]
+fn a_state_comes_back_after_reopening() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = store(dir.path());
+    first.state.apply(flips(&first, 5).0, b"five").unwrap();
+    let meta = first.state.meta().unwrap();
+    drop(first);
+    let again = store(dir.path());
+    assert_eq!(again.state.meta().unwrap(), meta);
+    assert_eq!(again.state.position().unwrap().unwrap(), b"five");
+    let listed = again.state.entries(EvidenceIndex(2), 2).unwrap();
+    assert_eq!(listed.iter().map(|(index, _)| index.0).collect::<Vec<_>>(), [3, 4]);
+}
+
+#[test]
+fn a_snapshot_replaces_the_state_whole() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (source, target) = (store(from.path()), store(to.path()));
+    source.state.apply(flips(&source, 7).0, b"seven").unwrap();
+    let copy = from.path().join("copy");
+    assert_eq!(source.state.checkpoint(&copy).unwrap(), b"seven");
+    source.state.apply(flips(&source, 1).0, b"eight").unwrap();
+    target.state.apply(flips(&target, 2).0, b"two").unwrap();
+    assert_eq!(target.state.verify(&copy).unwrap(), b"seven");
+    target.state.install(&copy).unwrap();
+    assert_eq!(target.state.meta().unwrap().next_index, EvidenceIndex(8));
+    // The copy stays good, and the new state goes on by itself.
+    target.state.apply(flips(&target, 1).0, b"own").unwrap();
+    assert_eq!(target.state.verify(&copy).unwrap(), b"seven");
+    drop(target);
+    let again = store(to.path());
+    assert_eq!(again.state.position().unwrap().unwrap(), b"own");
+    assert_eq!(again.state.meta().unwrap().next_index, EvidenceIndex(9));
+}
+
+#[test]
+fn a_crash_while_installing_leaves_the_old_state() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = store(dir.path());
+    first.state.apply(flips(&first, 2).0, b"two").unwrap();
+    drop(first);
+    // As far as an installation gets before the pointer is renamed.
+    std::fs::create_dir(dir.path().join("state/2")).unwrap();
+    std::fs::write(dir.path().join("state/2/000009.sst"), b"half a table").unwrap();
+    std::fs::write(dir.path().join("state/CURRENT.new"), b"2").unwrap();
+    let again = store(dir.path());
+    assert_eq!(again.state.position().unwrap().unwrap(), b"two");
+    assert!(!dir.path().join("state/2").exists());
+}
+
+#[test]
+fn a_damaged_copy_is_not_taken() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (source, target) = (store(from.path()), store(to.path()));
+    source.state.apply(flips(&source, 7).0, b"seven").unwrap();
+    let copy = from.path().join("copy");
+    source.state.checkpoint(&copy).unwrap();
+    let tables = std::fs::read_dir(&copy).unwrap().map(|entry| entry.unwrap().path());
+    tables.filter(|path| path.extension().is_some_and(|kind| kind == "sst")).for_each(|path| {
+        std::fs::remove_file(path).unwrap();
+    });
+    assert!(target.state.verify(&copy).is_err());
+    assert!(target.state.install(&copy).is_err());
+    assert_eq!(target.state.meta().unwrap().next_index, EvidenceIndex(1), "the old state stays");
+}
