@@ -102,7 +102,8 @@ async fn fifty_leaders_are_killed_under_load() {
     let denied = Arc::new(AtomicU64::new(0));
     let clients: Vec<_> = (0..CLIENTS)
         .map(|_| {
-            let (http, stop, permits, denied) = (Arc::clone(&http), Arc::clone(&stop), Arc::clone(&permits), Arc::clone(&denied));
+            let (http, stop, permits, denied) =
+                (Arc::clone(&http), Arc::clone(&stop), Arc::clone(&permits), Arc::clone(&denied));
             tokio::spawn(async move {
                 while !stop.load(Ordering::Relaxed) {
                     let action = if random(4) == 0 { "pay.small" } else { "pay.large" };
@@ -121,7 +122,10 @@ async fn fifty_leaders_are_killed_under_load() {
                         0 => Known::Open,
                         _ => {
                             let id = http.turn();
-                            match http.try_call_at(id, "POST", "/v1/report", P1, Some(&report(&permit, "success"))).await {
+                            match http
+                                .try_call_at(id, "POST", "/v1/report", P1, Some(&report(&permit, "success")))
+                                .await
+                            {
                                 Some(answer) if answer.status == 200 => {
                                     assert_eq!(answer.body["accepted"], true, "the first report: {}", answer.body);
                                     Known::Reported
@@ -158,7 +162,11 @@ async fn fifty_leaders_are_killed_under_load() {
     let count = |wanted: Known| permits.values().filter(|(_, known)| *known == wanted).count();
     println!(
         "{KILLS} kills: {} permits ({} reported, {} open, {} with a lost answer), {} denied by a used-up budget",
-        permits.len(), count(Known::Reported), count(Known::Open), count(Known::Unknown), denied.load(Ordering::Relaxed)
+        permits.len(),
+        count(Known::Reported),
+        count(Known::Open),
+        count(Known::Unknown),
+        denied.load(Ordering::Relaxed)
     );
     assert!(permits.len() > 500 && denied.load(Ordering::Relaxed) > 0, "the load was no load");
 
@@ -185,7 +193,9 @@ async fn fifty_leaders_are_killed_under_load() {
         match known {
             Known::Open => assert_eq!(first["accepted"], true, "{permit}: {first}"),
             Known::Reported => assert_eq!(text(&first, "reason"), "x-placet.already_reported", "{permit}"),
-            Known::Unknown => assert!(first["accepted"] == true || text(&first, "reason") == "x-placet.already_reported"),
+            Known::Unknown => {
+                assert!(first["accepted"] == true || text(&first, "reason") == "x-placet.already_reported")
+            }
         }
         let second = report_for_certain(&http, permit).await;
         assert_eq!((&second["accepted"], text(&second, "reason")), (&json!(false), "x-placet.already_reported"));
@@ -255,7 +265,8 @@ async fn case_047_intent_and_reservation_are_both_there_or_neither() {
     for _ in 0..5 {
         let leader = cluster.leader().await;
         let bodies: Vec<Value> = (0..8).map(|_| request("pay.large", json!({"amount_eur": "7"}))).collect();
-        let calls: Vec<_> = bodies.iter().map(|body| cluster.http.try_call_at(leader, "POST", "/v1/decide", P1, Some(body))).collect();
+        let calls: Vec<_> =
+            bodies.iter().map(|body| cluster.http.try_call_at(leader, "POST", "/v1/decide", P1, Some(body))).collect();
         let sent = tokio::time::timeout(Duration::from_millis(random(6)), futures::future::join_all(calls)).await;
         drop(sent);
         cluster.kill(leader);

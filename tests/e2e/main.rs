@@ -8,8 +8,8 @@
     reason = "a test that fails, panics"
 )]
 
-mod clients;
 mod cli;
+mod clients;
 mod conformance;
 mod failover;
 mod harness;

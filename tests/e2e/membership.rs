@@ -34,14 +34,16 @@ async fn a_late_follower_and_an_empty_one_catch_up_by_snapshot() {
     let mut cluster = Cluster::start(Settings { snapshots: Some((60, 10)), ..Settings::default() }).await;
     cluster.publish(POLICY).await;
     let leader = cluster.leader().await;
-    let [late, empty]: [u64; 2] = cluster.ids().into_iter().filter(|id| *id != leader).collect::<Vec<_>>().try_into().unwrap();
+    let [late, empty]: [u64; 2] =
+        cluster.ids().into_iter().filter(|id| *id != leader).collect::<Vec<_>>().try_into().unwrap();
     cluster.kill(late);
     work_at(&cluster, leader, 250).await;
-    cluster.until("snapshot at the leader", async || {
-        let view = cluster.view(leader).await?;
-        (view["snapshot_index"].as_u64()? > 100).then_some(())
-    })
-    .await;
+    cluster
+        .until("snapshot at the leader", async || {
+            let view = cluster.view(leader).await?;
+            (view["snapshot_index"].as_u64()? > 100).then_some(())
+        })
+        .await;
     cluster.spawn(late);
     cluster.agree(&cluster.ids()).await;
 
@@ -72,13 +74,21 @@ async fn a_node_joins_and_another_leaves() {
     // The newcomer answers like any other: it forwards.
     assert!(cluster.http.decides(fourth).await);
 
-    let answer = cluster.http.try_call_at(2, "POST", &format!("/v1/cluster/members/{fourth}/promote"), OPERATE, None).await.unwrap();
+    let answer = cluster
+        .http
+        .try_call_at(2, "POST", &format!("/v1/cluster/members/{fourth}/promote"), OPERATE, None)
+        .await
+        .unwrap();
     assert_eq!(answer.status, 200, "{}", answer.body);
     cluster.until("fourth voter", async || (role_of(&cluster, 1, fourth).await? == "voter").then_some(())).await;
 
     let leader = cluster.leader().await;
     let leaving = cluster.ids().into_iter().find(|id| *id != leader && *id != fourth).unwrap();
-    let answer = cluster.http.try_call_at(leader, "DELETE", &format!("/v1/cluster/members/{leaving}"), OPERATE, None).await.unwrap();
+    let answer = cluster
+        .http
+        .try_call_at(leader, "DELETE", &format!("/v1/cluster/members/{leaving}"), OPERATE, None)
+        .await
+        .unwrap();
     assert_eq!(answer.status, 200, "{}", answer.body);
     cluster.kill(leaving);
     let rest: Vec<u64> = cluster.ids().into_iter().filter(|id| *id != leaving).collect();

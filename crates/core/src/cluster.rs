@@ -16,6 +16,23 @@ pub struct MemberAddresses {
     pub grpc: String,
 }
 
+impl MemberAddresses {
+    /// Names the first address that nobody could connect to.
+    pub fn check(&self) -> Result<(), String> {
+        let (host, port) = self.peer.rsplit_once(':').unwrap_or_default();
+        if host.is_empty() || !port.parse::<u16>().is_ok_and(|port| port > 0) {
+            return Err(format!("`peer` is `{}`, not HOST:PORT", self.peer));
+        }
+        for (name, url) in [("http", &self.http), ("grpc", &self.grpc)] {
+            let host = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+            if host.is_none_or(str::is_empty) {
+                return Err(format!("`{name}` is `{url}`, not a URL such as https://pdp-1.example:7101"));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// How a member takes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -191,7 +191,11 @@ impl Decider {
                     return Err(Fault::new("this node is stopping"));
                 }
             }
-            () = tokio::time::sleep_until(expiry), if room => lead.expiry_checked(),
+            () = tokio::time::sleep_until(expiry), if room => {}
+        }
+        if proposals.is_empty() && !lead.anything_due() {
+            lead.expiry_checked();
+            return Ok(());
         }
         if lead.clock_jumps() && !self.clock_is_trusted().await {
             proposals.into_iter().for_each(|proposal| refuse(proposal, "the leader's clock disagrees with its peers'"));
@@ -212,6 +216,7 @@ impl Decider {
                 lead.propose(&self.raft, batch).await?;
             }
             if proposals.len() == 0 {
+                lead.expiry_checked();
                 return Ok(());
             }
         }

@@ -63,11 +63,11 @@ pub trait State: List + Debug + Send + Sync + 'static {
     fn position(&self) -> io::Result<Option<Vec<u8>>>;
     /// Makes everything durable that was applied before this call.
     fn flush(&self) -> io::Result<()>;
-    /// Copies the state as it is into a new `folder`, durable on return, and returns the copy's position. Runs beside
-    /// [`State::apply`].
-    fn checkpoint(&self, folder: &Path) -> io::Result<Vec<u8>>;
+    /// Copies the state as it is into a new `folder`, durable on return, and returns the copy's position, if anything
+    /// was ever applied. Runs beside [`State::apply`].
+    fn checkpoint(&self, folder: &Path) -> io::Result<Option<Vec<u8>>>;
     /// Opens a received copy without taking it over and returns its position.
-    fn verify(&self, folder: &Path) -> io::Result<Vec<u8>>;
+    fn verify(&self, folder: &Path) -> io::Result<Option<Vec<u8>>>;
     /// Replaces the whole state by a verified copy; `folder` stays as it is. A crash leaves the old state or the new.
     fn install(&self, folder: &Path) -> io::Result<()>;
 }

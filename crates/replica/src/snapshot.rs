@@ -74,11 +74,9 @@ impl Snapshots {
         if self.durable_index.load(Ordering::Acquire) >= index {
             return Ok(());
         }
-        let applied = self.state.position()?;
+        let applied = position_of(self.state.position()?)?;
         self.state.flush()?;
-        if let Some(bytes) = applied {
-            self.note_durable(&convert::decode_position(&bytes).map_err(invalid)?);
-        }
+        self.note_durable(&applied);
         Ok(())
     }
 
@@ -104,14 +102,13 @@ impl Snapshots {
     /// Opens what was received and returns its position; the last check before Raft hears of it, because a failed
     /// installation stops the node.
     pub(crate) fn verify(&self, folder: &SnapshotFolder) -> io::Result<Position> {
-        convert::decode_position(&self.state.verify(&folder.state())?).map_err(invalid)
+        position_of(self.state.verify(&folder.state())?)
     }
 
     /// Takes a checkpoint of the state. Blocks for as long as the disk needs.
     pub(crate) fn build(&self) -> io::Result<Snapshot> {
         let building = self.fresh(BUILDING)?;
-        let bytes = self.state.checkpoint(&building.join("state"))?;
-        let position = convert::decode_position(&bytes).map_err(invalid)?;
+        let position = position_of(self.state.checkpoint(&building.join("state"))?)?;
         self.note_durable(&position);
         self.adopt(&building, position)
     }
@@ -154,6 +151,11 @@ impl Snapshots {
             }
         }
     }
+}
+
+/// What a state says about itself; before its first entry it says nothing.
+pub(crate) fn position_of(bytes: Option<Vec<u8>>) -> io::Result<Position> {
+    bytes.map_or_else(|| Ok(Position::default()), |bytes| convert::decode_position(&bytes).map_err(invalid))
 }
 
 fn read_position(folder: &Path) -> io::Result<Position> {

@@ -23,12 +23,15 @@ use tokio::sync::watch;
 use crate::log_store::invalid;
 use crate::network::convert;
 use crate::ports::{Log, Records, State};
-use crate::snapshot::{Builder, Snapshots};
+use crate::snapshot::{Builder, Snapshots, position_of};
 use crate::types::{Applied, Blob, LogId, Position, Snapshot, SnapshotFolder, SnapshotMeta, StoredMembership, Types};
 
 /// Events in one write to the state: enough to spread its cost, few enough that the task does not hold a thread of
 /// the runtime for more than some milliseconds.
 const GROUP_EVENTS_MAX: usize = 512;
+
+/// Fenced batches in a row that one leader can cause: those it had in flight when the first was refused, with room.
+const FENCED_RUN_MAX: u32 = 1024;
 
 /// How far this node has applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,6 +56,8 @@ pub(crate) struct Applier {
     position: Position,
     progress: watch::Sender<Progress>,
     fatal: FatalReason,
+    /// Batches fenced one after the other.
+    fenced: u32,
 }
 
 type Waiting = Vec<(ApplyResponder<Types>, Applied)>;
@@ -64,10 +69,7 @@ impl Applier {
         snapshots: Arc<Snapshots>,
         fatal: FatalReason,
     ) -> io::Result<Self> {
-        let position = match state.position()? {
-            Some(bytes) => convert::decode_position(&bytes).map_err(invalid)?,
-            None => Position::default(),
-        };
+        let position = position_of(state.position()?)?;
         let applier = Self {
             records: Records(state),
             log,
@@ -75,6 +77,7 @@ impl Applier {
             position,
             progress: watch::Sender::new(Progress::default()),
             fatal,
+            fenced: 0,
         };
         applier.publish()?;
         Ok(applier)
@@ -104,7 +107,9 @@ impl Applier {
                 EntryPayload::Normal(Blob(bytes)) => {
                     let batch = log::decode(bytes).map_err(invalid)?;
                     events += batch.events.len();
-                    fold_batch(&mut overlay, &entry.log_id, &batch)?
+                    let applied = fold_batch(&mut overlay, &entry.log_id, &batch)?;
+                    self.count_fences(applied, &entry.log_id)?;
+                    applied
                 }
                 EntryPayload::Membership(membership) => {
                     self.position.membership = StoredMembership::new(Some(entry.log_id), membership);
@@ -135,6 +140,17 @@ impl Applier {
         Ok(())
     }
 
+    /// A leader begins anew after its first fenced batch, so a long run of them shows that it is this node that stands
+    /// somewhere else.
+    fn count_fences(&mut self, applied: Applied, at: &LogId) -> io::Result<()> {
+        self.fenced = if applied == Applied::Fenced { self.fenced.saturating_add(1) } else { 0 };
+        if self.fenced < FENCED_RUN_MAX {
+            return Ok(());
+        }
+        let next = self.records.meta().map_err(invalid)?.next_index;
+        Err(invalid(format!("{} batches up to log {at} do not follow this node's state before `{next}`", self.fenced)))
+    }
+
     fn note_fatal(&self, error: io::Error) -> io::Error {
         tracing::error!(%error, "applying the log failed; this node stops");
         self.fatal.get_or_init(|| error.to_string());
@@ -146,6 +162,7 @@ impl Applier {
 fn fold_batch(overlay: &mut Overlay<Records>, at: &LogId, batch: &log::Batch) -> io::Result<Applied> {
     let meta = overlay.meta().map_err(invalid)?;
     if batch.term != at.leader_id.term || batch.base != meta.next_index {
+        check_prefix(overlay, at, batch)?;
         tracing::warn!(%at, term = batch.term, base = %batch.base, next = %meta.next_index, "a batch was fenced");
         metrics::counter!("placet_batches_fenced_total").increment(1);
         return Ok(Applied::Fenced);
@@ -167,6 +184,18 @@ fn fold_batch(overlay: &mut Overlay<Records>, at: &LogId, batch: &log::Batch) ->
         return Err(invalid(text));
     }
     Ok(Applied::Folded)
+}
+
+/// A batch that is fenced because it was judged on an older state must have been judged on an older state of ours.
+fn check_prefix(overlay: &Overlay<Records>, at: &LogId, batch: &log::Batch) -> io::Result<()> {
+    let Some(first) = batch.events.first() else { return Ok(()) };
+    let Some(before) = batch.base.0.checked_sub(1).map(EvidenceIndex) else { return Ok(()) };
+    match overlay.entry(before).map_err(invalid)? {
+        Some(bytes) if evidence::hash(&bytes) != first.entry.prev => {
+            Err(diverged(at, first, &batch.base.to_string(), &evidence::hash(&bytes).to_string()))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn diverged(at: &LogId, event: &Event, next: &str, head: &str) -> io::Error {

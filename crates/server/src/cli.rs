@@ -198,13 +198,9 @@ pub enum Policy {
         expect: Option<String>,
     },
     /// The canonical form of the policy in force, or of another.
-    Show {
-        digest: Option<String>,
-    },
+    Show { digest: Option<String> },
     /// Checks a document here, without a node; every mistake with line and column.
-    Check {
-        file: PathBuf,
-    },
+    Check { file: PathBuf },
 }
 
 #[derive(Debug, Subcommand)]

@@ -91,8 +91,12 @@ impl Client {
                 .with_context(|| format!("`{}` holds no certificate in PEM", path.display()))?;
             builder = builder.tls_certs_only(certificates);
         }
-        let nodes: Vec<String> =
-            target.node.split(',').map(|node| node.trim().trim_end_matches('/').to_owned()).filter(|n| !n.is_empty()).collect();
+        let nodes: Vec<String> = target
+            .node
+            .split(',')
+            .map(|node| node.trim().trim_end_matches('/').to_owned())
+            .filter(|n| !n.is_empty())
+            .collect();
         if let Some(node) = nodes.iter().find(|node| !node.starts_with("http://") && !node.starts_with("https://")) {
             anyhow::bail!("`{node}` is not a URL such as http://127.0.0.1:7101");
         }
@@ -152,7 +156,7 @@ fn unreachable(node: &str, error: &reqwest::Error) -> anyhow::Error {
         text = format!("{text}: {cause}");
         source = cause.source();
     }
-    let body = (!error.is_connect()).then(|| Value::Null);
+    let body = (!error.is_connect()).then_some(Value::Null);
     let detail = if error.is_connect() { "cannot be reached" } else { "gave no answer; it may have acted" };
     Refused { code: exit::UNAVAILABLE, text: format!("{node} {detail}: {text}"), body }.into()
 }

@@ -91,6 +91,12 @@ pub struct Raft {
     pub deadline_ms: Option<u64>,
 }
 
+impl Founder {
+    fn addresses(&self) -> MemberAddresses {
+        MemberAddresses { peer: self.peer.clone(), http: self.http.clone(), grpc: self.grpc.clone() }
+    }
+}
+
 impl Config {
     /// Reads and checks a file; a relative path in it is relative to it.
     pub fn load(path: &Path) -> anyhow::Result<Self> {
@@ -127,14 +133,7 @@ impl Config {
             self.node_id
         );
         for founder in &self.initial_cluster {
-            for (name, url) in [("http", &founder.http), ("grpc", &founder.grpc)] {
-                ensure!(
-                    url.starts_with("http://") || url.starts_with("https://"),
-                    "`{name}` of node {} is `{url}`, not a URL such as https://pdp-1.example:7101",
-                    founder.id
-                );
-            }
-            ensure!(founder.peer.contains(':'), "`peer` of node {} is `{}`, not HOST:PORT", founder.id, founder.peer);
+            founder.addresses().check().map_err(|detail| anyhow::anyhow!("founder {}: {detail}", founder.id))?;
         }
         let peer = self.peer.listen;
         ensure!(
@@ -150,13 +149,7 @@ impl Config {
     }
 
     pub fn founders(&self) -> BTreeMap<u64, MemberAddresses> {
-        self.initial_cluster
-            .iter()
-            .map(|founder| {
-                let Founder { peer, http, grpc, .. } = founder;
-                (founder.id, MemberAddresses { peer: peer.clone(), http: http.clone(), grpc: grpc.clone() })
-            })
-            .collect()
+        self.initial_cluster.iter().map(|founder| (founder.id, founder.addresses())).collect()
     }
 
     /// The replica's options.
@@ -180,7 +173,8 @@ impl Config {
         }
         if let Some(entries) = raft.snapshot_every {
             options.snapshot_every = Some(entries.max(1));
-            options.replication_lag_max = entries.saturating_mul(2).max(options.replication_lag_max.min(entries.saturating_mul(2)));
+            options.replication_lag_max =
+                entries.saturating_mul(2).max(options.replication_lag_max.min(entries.saturating_mul(2)));
         }
         if let Some(entries) = raft.log_kept {
             options.log_kept = entries;

@@ -17,6 +17,8 @@ use crate::client::Refused;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    // One provider for every door and client of this process; only a second call could fail.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let run = async {
         match &cli.command {
             Command::Serve(command) => serve::serve(command).await,
@@ -37,10 +39,10 @@ fn main() -> ExitCode {
 /// Prints why nothing was done, and chooses the exit code.
 fn explain(cli: &Cli, error: &anyhow::Error) -> u8 {
     let refused = error.downcast_ref::<Refused>();
-    if let (Output::Json, Some(body)) = (cli.target.output, refused.and_then(|refused| refused.body.as_ref())) {
-        if !body.is_null() {
-            println!("{body}");
-        }
+    if let (Output::Json, Some(body)) = (cli.target.output, refused.and_then(|refused| refused.body.as_ref()))
+        && !body.is_null()
+    {
+        println!("{body}");
     }
     eprintln!("placet: {error:#}");
     refused.map_or(exit::FAILED, |refused| refused.code)

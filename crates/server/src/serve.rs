@@ -59,14 +59,19 @@ pub async fn serve(command: &Serve) -> anyhow::Result<u8> {
     {
         let closed = reached(&closing, Phase::Draining);
         let door = edge.clone();
-        doors.spawn(async move { placet_edge::serve_http(http, door, http_tls.as_ref(), closed).await.context("the http door") });
+        doors.spawn(async move {
+            placet_edge::serve_http(http, door, http_tls.as_ref(), closed).await.context("the http door")
+        });
         let (door, closed) = (edge.clone(), reached(&closing, Phase::Draining));
-        doors.spawn(async move { placet_edge::serve_grpc(grpc, door, grpc_tls.as_ref(), closed).await.context("the grpc door") });
+        doors.spawn(async move {
+            placet_edge::serve_grpc(grpc, door, grpc_tls.as_ref(), closed).await.context("the grpc door")
+        });
     }
     let mut peer_door = JoinSet::new();
     {
         let (node, closed) = (node.clone(), reached(&closing, Phase::Stopping));
-        peer_door.spawn(async move { placet_replica::serve_peers(&node, peers, closed).await.context("the peer door") });
+        peer_door
+            .spawn(async move { placet_replica::serve_peers(&node, peers, closed).await.context("the peer door") });
     }
     tracing::info!(node = config.node_id, http = %config.http.listen, grpc = %config.grpc.listen, peer = %config.peer.listen, "serving");
 

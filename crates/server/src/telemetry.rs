@@ -51,10 +51,10 @@ pub fn install(node_id: u64, otlp_endpoint: Option<&str>) -> anyhow::Result<Tele
 impl Telemetry {
     /// Sends what is still buffered.
     pub fn flush(&self) {
-        if let Some(provider) = &self.traces {
-            if let Err(error) = provider.shutdown() {
-                tracing::warn!(%error, "the last spans were not exported");
-            }
+        if let Some(provider) = &self.traces
+            && let Err(error) = provider.shutdown()
+        {
+            tracing::warn!(%error, "the last spans were not exported");
         }
     }
 }

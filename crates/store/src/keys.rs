@@ -46,15 +46,8 @@ pub(crate) enum Family {
 }
 
 impl Family {
-    pub(crate) const ALL: [Self; 7] = [
-        Self::Evidence,
-        Self::Requests,
-        Self::Permits,
-        Self::Approvals,
-        Self::Budgets,
-        Self::Policies,
-        Self::Meta,
-    ];
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Evidence, Self::Requests, Self::Permits, Self::Approvals, Self::Budgets, Self::Policies, Self::Meta];
 
     pub(crate) fn name(self) -> &'static str {
         match self {

@@ -11,8 +11,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use placet_core::evidence;
 use placet_core::event::ApprovalState;
+use placet_core::evidence;
 use placet_core::ids::{EvidenceIndex, PolicyDigest};
 use placet_core::policy::PolicySet;
 use placet_core::state::{ApprovalRecord, Changes, Meta, PermitRecord, PermitStatus, ReadError};
@@ -29,6 +29,8 @@ const POLICIES_KEPT: usize = 8;
 
 const META: &[u8] = b"meta";
 const POSITION: &[u8] = b"position";
+
+type KeyValue = (Box<[u8]>, Box<[u8]>);
 
 #[derive(Debug)]
 pub(crate) struct Generation {
@@ -95,13 +97,7 @@ impl Generation {
     }
 
     /// Keys and values from `from` on, below `end`, at most `limit`.
-    pub(crate) fn page(
-        &self,
-        family: Family,
-        from: &[u8],
-        end: Vec<u8>,
-        limit: usize,
-    ) -> io::Result<Vec<(Box<[u8]>, Box<[u8]>)>> {
+    pub(crate) fn page(&self, family: Family, from: &[u8], end: Vec<u8>, limit: usize) -> io::Result<Vec<KeyValue>> {
         let mut options = ReadOptions::default();
         options.set_iterate_upper_bound(end);
         let mode = IteratorMode::From(from, Direction::Forward);

@@ -129,11 +129,6 @@ fn copy_database(from: &Path, to: &Path) -> io::Result<()> {
     sync_dir(to)
 }
 
-fn position_of(generation: &Generation) -> io::Result<Vec<u8>> {
-    let missing = || io::Error::new(io::ErrorKind::InvalidData, "a copy of the state has no position");
-    generation.position()?.ok_or_else(missing)
-}
-
 impl State for RocksState {
     fn apply(&self, changes: Changes, position: &[u8]) -> io::Result<()> {
         self.generation().apply(changes, position)
@@ -147,7 +142,7 @@ impl State for RocksState {
         if self.tuning.fsync { self.generation().db().flush_wal(true).map_err(io_error) } else { Ok(()) }
     }
 
-    fn checkpoint(&self, folder: &Path) -> io::Result<Vec<u8>> {
+    fn checkpoint(&self, folder: &Path) -> io::Result<Option<Vec<u8>>> {
         let generation = self.generation();
         let checkpoint = Checkpoint::new(generation.db()).map_err(io_error)?;
         checkpoint.create_checkpoint(folder).map_err(io_error)?;
@@ -155,8 +150,8 @@ impl State for RocksState {
         self.verify(folder)
     }
 
-    fn verify(&self, folder: &Path) -> io::Result<Vec<u8>> {
-        position_of(&Generation::open_read_only(folder, &self.tuning).map_err(io_error)?.load()?)
+    fn verify(&self, folder: &Path) -> io::Result<Option<Vec<u8>>> {
+        Generation::open_read_only(folder, &self.tuning).map_err(io_error)?.load()?.position()
     }
 
     fn install(&self, folder: &Path) -> io::Result<()> {
@@ -249,11 +244,7 @@ impl List for RocksState {
         counters.collect()
     }
 
-    fn entries(
-        &self,
-        after_index: EvidenceIndex,
-        limit: usize,
-    ) -> Result<Vec<(EvidenceIndex, Vec<u8>)>, ReadError> {
+    fn entries(&self, after_index: EvidenceIndex, limit: usize) -> Result<Vec<(EvidenceIndex, Vec<u8>)>, ReadError> {
         let from = key(&[&after_index.next().0.to_be_bytes()]);
         let page = self.generation().page(Family::Evidence, &from, behind(key(&[])), limit.min(PAGE_MAX));
         let entries = page.map_err(read_error)?.into_iter().map(|(at, value)| {

@@ -78,7 +78,8 @@ impl Tuning {
 
     /// One descriptor for each kind of record. The default family must be named too; it stays empty.
     pub(crate) fn families(&self) -> Vec<ColumnFamilyDescriptor> {
-        let mut descriptors = vec![ColumnFamilyDescriptor::new(rocksdb::DEFAULT_COLUMN_FAMILY_NAME, Options::default())];
+        let mut descriptors =
+            vec![ColumnFamilyDescriptor::new(rocksdb::DEFAULT_COLUMN_FAMILY_NAME, Options::default())];
         descriptors.extend(Family::ALL.iter().map(|family| {
             let mut options = self.common();
             // Inserting into a skip list of random keys costs more the larger it is, so their memtables are small.

@@ -5,7 +5,12 @@ pub mod log;
 
 /// Services and messages of `placet.v1`: what clients speak.
 pub mod v1 {
-    #![allow(missing_docs, missing_debug_implementations, clippy::allow_attributes_without_reason, reason = "generated code")]
+    #![allow(
+        missing_docs,
+        missing_debug_implementations,
+        clippy::allow_attributes_without_reason,
+        reason = "generated code"
+    )]
     #![allow(clippy::all, clippy::pedantic, unreachable_pub, reason = "generated code")]
     tonic::include_proto!("placet.v1");
 
@@ -15,7 +20,12 @@ pub mod v1 {
 
 /// Services and messages of `placet.internal.v1`: what nodes speak to each other.
 pub mod peer {
-    #![allow(missing_docs, missing_debug_implementations, clippy::allow_attributes_without_reason, reason = "generated code")]
+    #![allow(
+        missing_docs,
+        missing_debug_implementations,
+        clippy::allow_attributes_without_reason,
+        reason = "generated code"
+    )]
     #![allow(clippy::all, clippy::pedantic, unreachable_pub, reason = "generated code")]
     tonic::include_proto!("placet.internal.v1");
 }

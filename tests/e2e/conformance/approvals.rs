@@ -60,7 +60,8 @@ fn case_083_and_087_granted_once_by_whom_and_when() {
 fn case_084_twenty_concurrent_grants() {
     case("c084", async |case| {
         let id = propose(&case).await;
-        let answers = join_all((0..20).map(|n| case.http().resolve(if n % 2 == 0 { A1 } else { A2 }, &id, "grant"))).await;
+        let answers =
+            join_all((0..20).map(|n| case.http().resolve(if n % 2 == 0 { A1 } else { A2 }, &id, "grant"))).await;
         assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
         assert!(answers.iter().all(|answer| matches!(answer.status, 200 | 409)));
     });
@@ -71,7 +72,9 @@ fn case_085_an_approval_expires() {
     case("c085", async |case| {
         let reply = case.ask("wire.brief", json!({})).await;
         let id = text(&reply, "approval_id").to_owned();
-        case.cluster().until("expired approval", async || (text(&approval(&case, &id).await, "state") == "expired").then_some(())).await;
+        case.cluster()
+            .until("expired approval", async || (text(&approval(&case, &id).await, "state") == "expired").then_some(()))
+            .await;
         assert_eq!(case.http().resolve(A1, &id, "grant").await.status, 409);
     });
 }
@@ -167,8 +170,11 @@ fn case_097_unusable_references_tell_nothing() {
         let denied = propose(&case).await;
         assert_eq!(case.http().resolve(A1, &denied, "deny").await.status, 200);
         let plain = case.ask("wire.send", json!({"amount_eur": "400"})).await;
-        let shape = |reply: &Value| with(reply.clone(), json!({"request_id": null, "approval_id": null, "evidence_id": null}));
-        for (id, expected) in [("apr-00000000000000000000000000000000", "unknown"), (&pending, "unknown"), (&denied, "consumed")] {
+        let shape =
+            |reply: &Value| with(reply.clone(), json!({"request_id": null, "approval_id": null, "evidence_id": null}));
+        for (id, expected) in
+            [("apr-00000000000000000000000000000000", "unknown"), (&pending, "unknown"), (&denied, "consumed")]
+        {
             let reply = resume(&case, id).await;
             assert_eq!(shape(&reply), shape(&plain));
             assert_eq!(status(&case, &reply).await, expected);

@@ -13,11 +13,18 @@ fn case_048_049_the_day_is_used_up() {
         let reply = case.pay("60").await;
         assert_eq!(says(&reply), ("deny", "cap_eur_day"));
         assert!(reply.get("budget").is_none());
-        let body = with(case.body("pay.small", json!({"payee": "x", "amount_eur": "60"})), json!({"protocol": "aadp/0.2"}));
+        let body =
+            with(case.body("pay.small", json!({"payee": "x", "amount_eur": "60"})), json!({"protocol": "aadp/0.2"}));
         let reply = case.http().decide(&body).await;
         assert_eq!(says(&reply), ("deny", "budget_exhausted"));
-        assert_eq!((text(&reply["budget"], "remaining"), text(&reply["budget"], "name")), ("40", "c048.pay.small.eur_day"));
-        assert_eq!((case.consumed("pay.small.eur_day").await.as_str(), case.consumed("pay.small.rate").await.as_str()), ("60", "1"));
+        assert_eq!(
+            (text(&reply["budget"], "remaining"), text(&reply["budget"], "name")),
+            ("40", "c048.pay.small.eur_day")
+        );
+        assert_eq!(
+            (case.consumed("pay.small.eur_day").await.as_str(), case.consumed("pay.small.rate").await.as_str()),
+            ("60", "1")
+        );
     });
 }
 
@@ -43,7 +50,10 @@ fn case_052_053_two_actions_share_the_budget_of_an_effect() {
         assert_eq!(says(&case.ask("net.a", json!({"amount_eur": "40"})).await), ("permit", "passed"));
         let body = with(case.body("net.b", json!({"amount_eur": "40"})), json!({"protocol": "aadp/0.2"}));
         let reply = case.http().decide(&body).await;
-        assert_eq!((says(&reply), text(&reply["budget"], "name")), (("deny", "budget_exhausted"), "effect:c052.money.egress.eur_day"));
+        assert_eq!(
+            (says(&reply), text(&reply["budget"], "name")),
+            (("deny", "budget_exhausted"), "effect:c052.money.egress.eur_day")
+        );
         assert_eq!(case.consumed("effect:money.egress.eur_day").await, "40");
     });
 }
@@ -60,7 +70,7 @@ fn case_054_fifty_parallel_decides_of_thirty() {
 #[test]
 fn case_055_a_parallel_mix_of_two_actions() {
     case("c055", async |case| {
-        let ask = |n: usize| case.ask(if n % 2 == 0 { "net.a" } else { "net.b" }, json!({"amount_eur": "20"}));
+        let ask = |n: usize| case.ask(if n.is_multiple_of(2) { "net.a" } else { "net.b" }, json!({"amount_eur": "20"}));
         let replies = join_all((0..20).map(ask)).await;
         assert_eq!(replies.iter().filter(|reply| text(reply, "verdict") == "permit").count(), 3);
         assert_eq!(case.consumed("effect:money.egress.eur_day").await, "60");
@@ -89,14 +99,10 @@ fn case_060_to_063_and_068_a_permit_expires_without_a_further_decide() {
             .cluster()
             .until("expiry entry", async || {
                 let tail = case.http().get(&format!("/v1/evidence?after={after}&limit=1000"), AUDIT).await;
-                tail["evidence"]
-                    .as_array()
-                    .unwrap()
-                    .iter()
-                    .find_map(|one| {
-                        let ended = one["entry"]["body"].get("reservation_expired")?;
-                        (format!("aud-{}", ended["intent"]) == after).then(|| ended.clone())
-                    })
+                tail["evidence"].as_array().unwrap().iter().find_map(|one| {
+                    let ended = one["entry"]["body"].get("reservation_expired")?;
+                    (format!("aud-{}", ended["intent"]) == after).then(|| ended.clone())
+                })
             })
             .await;
         assert_eq!(text(&expiry, "reason"), "expired");
@@ -140,7 +146,12 @@ fn case_066_execute_within_is_the_reservation_deadline() {
 #[test]
 fn case_067_tenths_add_up_exactly() {
     case("c067", async |case| {
-        case.edit(|policies| policies.replace("{ min: 0.01, max: 500 }", "{ max: 500 }").replace("daily_rate: 3, eur_day: 100", "daily_rate: 9, eur_day: 0.3")).await;
+        case.edit(|policies| {
+            policies
+                .replace("{ min: 0.01, max: 500 }", "{ max: 500 }")
+                .replace("daily_rate: 3, eur_day: 100", "daily_rate: 9, eur_day: 0.3")
+        })
+        .await;
         for _ in 0..3 {
             assert_eq!(says(&case.pay("0.1").await), ("permit", "passed"));
         }

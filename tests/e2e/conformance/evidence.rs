@@ -27,7 +27,10 @@ fn case_102_every_verdict_is_recorded_with_what_re_derivation_needs() {
             if verdict == "permit" {
                 let report = case.report(text(&reply, "permit_id"), "success").await;
                 let (kind, result, _) = case.entry(text(&report, "evidence_id")).await;
-                assert_eq!((kind.as_str(), format!("aud-{}", result["intent"])), ("exec_result", text(&reply, "evidence_id").to_owned()));
+                assert_eq!(
+                    (kind.as_str(), format!("aud-{}", result["intent"])),
+                    ("exec_result", text(&reply, "evidence_id").to_owned())
+                );
             }
         }
     });

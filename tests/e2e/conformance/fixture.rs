@@ -185,10 +185,7 @@ impl Case {
         cases.insert(self.prefix.clone(), change(before));
         let effects: String = cases.keys().map(|prefix| EFFECTS.replace('@', prefix)).collect();
         let policies: String = cases.values().cloned().collect();
-        self.shared
-            .cluster
-            .publish(&format!("apiVersion: placet/v1\neffects:\n{effects}\npolicies:\n{policies}"))
-            .await
+        self.shared.cluster.publish(&format!("apiVersion: placet/v1\neffects:\n{effects}\npolicies:\n{policies}")).await
     }
 
     pub fn body(&self, action: &str, params: Value) -> Value {
@@ -220,7 +217,8 @@ impl Case {
             Some(rest) => format!("effect:{}{rest}", self.prefix),
             None => format!("{}{budget}", self.prefix),
         };
-        let found = budgets.iter().find(|one| one["name"] == name.as_str()).unwrap_or_else(|| panic!("no budget {name}"));
+        let found =
+            budgets.iter().find(|one| one["name"] == name.as_str()).unwrap_or_else(|| panic!("no budget {name}"));
         text(found, "consumed").to_owned()
     }
 
@@ -262,5 +260,13 @@ pub async fn every(http: &Http, path: &str, name: &str) -> Vec<Value> {
 }
 
 fn escaped(text: &str) -> String {
-    text.bytes().map(|b| if b.is_ascii_alphanumeric() || b"-_.".contains(&b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
+    text.bytes()
+        .map(|b| {
+            if b.is_ascii_alphanumeric() || b"-_.".contains(&b) {
+                char::from(b).to_string()
+            } else {
+                format!("%{b:02X}")
+            }
+        })
+        .collect()
 }

@@ -31,7 +31,9 @@ fn case_069_replay_of_a_permit_on_every_node() {
 #[test]
 fn case_070_replay_of_every_other_verdict() {
     case("c070", async |case| {
-        for (action, params) in [("nope.x", json!({})), ("pay.danger", json!({})), ("reh.a", json!({})), ("read.status", json!({}))] {
+        for (action, params) in
+            [("nope.x", json!({})), ("pay.danger", json!({})), ("reh.a", json!({})), ("read.status", json!({}))]
+        {
             let body = case.body(action, params);
             let first = case.http().decide(&body).await;
             assert_eq!(case.http().decide(&body).await, replayed(&first), "{action}");
@@ -65,7 +67,8 @@ fn case_073_twenty_concurrent_decides_of_one_request() {
     case("c073", async |case| {
         let body = payment(&case);
         let replies = join_all((0..20).map(|_| case.http().decide(&body))).await;
-        let bare: HashSet<String> = replies.iter().map(|reply| with(reply.clone(), json!({"replayed": null})).to_string()).collect();
+        let bare: HashSet<String> =
+            replies.iter().map(|reply| with(reply.clone(), json!({"replayed": null})).to_string()).collect();
         assert_eq!(bare.len(), 1, "{bare:?}");
         assert_eq!(replies.iter().filter(|reply| reply.get("replayed").is_none()).count(), 1);
         assert_eq!(case.consumed("pay.small.rate").await, "1");

@@ -75,7 +75,8 @@ fn case_005_request_id_is_not_a_uuid() {
 fn case_006_duplicate_members() {
     case("c006", async |case| {
         let body = case.body("pay.small", json!({"amount_eur": "0.01", "payee": "x"})).to_string();
-        let doubled = body.replacen("\"params\":", "\"params\":{\"amount_eur\":\"499\",\"payee\":\"x\"},\"params\":", 1);
+        let doubled =
+            body.replacen("\"params\":", "\"params\":{\"amount_eur\":\"499\",\"payee\":\"x\"},\"params\":", 1);
         let reply = malformed(&case, doubled.as_bytes()).await;
         let (_, entry, _) = case.entry(text(&reply, "evidence_id")).await;
         assert_eq!(text(&entry["request"], "received"), doubled);
@@ -141,9 +142,11 @@ fn case_018_a_decimal_string_reserves_exactly() {
 fn too_large_and_wrong_media_type_still_carry_a_verdict() {
     case("cbody", async |case| {
         let big = format!("{{\"zz\":\"{}\"}}", "x".repeat(1 << 20));
-        for (body, media, status) in [(big.as_bytes(), "application/json", 413), (b"a=b".as_slice(), "text/plain", 415)] {
+        for (body, media, status) in [(big.as_bytes(), "application/json", 413), (b"a=b".as_slice(), "text/plain", 415)]
+        {
             let id = case.http().turn();
-            let answer = case.http().try_bytes_at(id, "POST", "/v1/decide", P1, Some(body.to_vec()), media).await.unwrap();
+            let answer =
+                case.http().try_bytes_at(id, "POST", "/v1/decide", P1, Some(body.to_vec()), media).await.unwrap();
             assert_eq!((answer.status, says(&answer.body)), (status, ("deny", "malformed")));
         }
     });

@@ -62,7 +62,11 @@ fn case_024_to_037_one_answer_each() {
         ] {
             let reply = case.ask(action, params).await;
             assert_eq!(says(&reply), expected, "case {number}");
-            assert_eq!((&reply["nominal_tier"], &reply["effective_tier"]), (&json!(tiers.0), &json!(tiers.1)), "case {number}");
+            assert_eq!(
+                (&reply["nominal_tier"], &reply["effective_tier"]),
+                (&json!(tiers.0), &json!(tiers.1)),
+                "case {number}"
+            );
         }
         assert_eq!(case.consumed("reh.b.eur_day").await, "0");
         assert_eq!(case.approvals().await.len(), 1);
@@ -113,12 +117,18 @@ fn case_035_an_approval_does_not_end_a_rehearsal() {
 #[test]
 fn case_040_every_node_gives_the_same_verdict() {
     case("c040", async |case| {
-        for (action, params) in [("eff.two", json!({})), ("nope.x", json!({})), ("reh.a", json!({})), ("read.status", json!({}))] {
+        for (action, params) in
+            [("eff.two", json!({})), ("nope.x", json!({})), ("reh.a", json!({})), ("read.status", json!({}))]
+        {
             let mut seen = Vec::new();
             for id in case.cluster().ids() {
                 let body = case.body(action, params.clone());
                 let answer = case.http().try_call_at(id, "POST", "/v1/decide", P1, Some(&body)).await.unwrap();
-                seen.push((answer.body["verdict"].clone(), answer.body["reason"].clone(), answer.body["effective_tier"].clone()));
+                seen.push((
+                    answer.body["verdict"].clone(),
+                    answer.body["reason"].clone(),
+                    answer.body["effective_tier"].clone(),
+                ));
             }
             assert!(seen.iter().all(|one| *one == seen[0]), "{action}: {seen:?}");
         }

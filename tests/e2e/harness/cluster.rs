@@ -43,7 +43,7 @@ pub struct Cluster {
 }
 
 /// The binary under test, from the folder that this test was built into.
-pub fn placet() -> PathBuf {
+fn placet() -> PathBuf {
     let mut folder = std::env::current_exe().unwrap();
     folder.pop();
     if folder.ends_with("deps") {
@@ -64,8 +64,7 @@ impl Cluster {
     /// Starts all nodes and waits for a leader.
     pub async fn start(settings: Settings) -> Self {
         let folder = tempfile::Builder::new().prefix("placet-e2e-").tempdir().unwrap();
-        let members: Vec<Member> =
-            (0..settings.nodes).map(|_| Member { ports: free_ports(), process: None }).collect();
+        let members: Vec<Member> = (0..settings.nodes).map(|_| Member { ports: free_ports(), process: None }).collect();
         if settings.tls {
             certificates(folder.path());
         }
@@ -133,7 +132,10 @@ impl Cluster {
         let tls = |client_ca: bool| match (self.settings.tls, client_ca) {
             (false, _) => String::new(),
             (true, false) => "tls = { cert = \"node.pem\", key = \"node.key\" }\n".to_owned(),
-            (true, true) => "tls = { ca = \"ca.pem\", cert = \"node.pem\", key = \"node.key\", domain = \"localhost\" }\n".to_owned(),
+            (true, true) => {
+                "tls = { ca = \"ca.pem\", cert = \"node.pem\", key = \"node.key\", domain = \"localhost\" }\n"
+                    .to_owned()
+            }
         };
         let mut text = format!("node_id = {id}\ndata = \"node-{id}\"\ntokens = \"tokens.json\"\n");
         for (door, port, mutual) in [("http", http, false), ("grpc", grpc, false), ("peer", peer, true)] {
@@ -147,7 +149,9 @@ impl Cluster {
             let of = |name: &str| addresses[name].as_str().unwrap().to_owned();
             text.push_str(&format!(
                 "[[initial_cluster]]\nid = {founder}\npeer = \"{}\"\nhttp = \"{}\"\ngrpc = \"{}\"\n",
-                of("peer"), of("http"), of("grpc")
+                of("peer"),
+                of("http"),
+                of("grpc")
             ));
         }
         std::fs::write(self.folder.path().join(format!("node-{id}.toml")), text).unwrap();
@@ -199,10 +203,11 @@ impl Cluster {
     pub async fn leader(&self) -> u64 {
         self.until("a leader", async || {
             for id in self.ids() {
-                if let Some(view) = self.view(id).await {
-                    if view["leader_id"].as_u64() == Some(id) && self.http.decides(id).await {
-                        return Some(id);
-                    }
+                if let Some(view) = self.view(id).await
+                    && view["leader_id"].as_u64() == Some(id)
+                    && self.http.decides(id).await
+                {
+                    return Some(id);
                 }
             }
             None

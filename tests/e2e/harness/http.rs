@@ -23,6 +23,8 @@ pub struct Http {
 
 impl Http {
     pub fn new(bases: Vec<String>, ca: Option<&Path>) -> Self {
+        // The first client of this process installs it for all.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = reqwest::Client::builder().timeout(Duration::from_secs(20)).no_proxy();
         if let Some(path) = ca {
             let pem = std::fs::read(path).unwrap();
@@ -66,7 +68,14 @@ impl Http {
         Some(Answer { status, body })
     }
 
-    pub async fn try_call_at(&self, id: u64, method: &str, path: &str, token: &str, body: Option<&Value>) -> Option<Answer> {
+    pub async fn try_call_at(
+        &self,
+        id: u64,
+        method: &str,
+        path: &str,
+        token: &str,
+        body: Option<&Value>,
+    ) -> Option<Answer> {
         let body = body.map(|body| body.to_string().into_bytes());
         self.try_bytes_at(id, method, path, token, body, "application/json").await
     }

@@ -3,8 +3,8 @@
 mod cluster;
 mod http;
 
-pub use cluster::{Cluster, Settings, placet};
-pub use http::{Answer, Http};
+pub use cluster::{Cluster, Settings};
+pub use http::Http;
 
 use serde_json::{Value, json};
 

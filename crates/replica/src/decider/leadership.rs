@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 use std::vec::IntoIter;
 
 use bytes::Bytes;
@@ -136,8 +137,14 @@ impl Leadership {
         self.next_expiry
     }
 
+    /// Sets when to look again: at once while more is due than one batch takes.
     pub(super) fn expiry_checked(&mut self) {
-        self.next_expiry = Instant::now() + self.options.expire_every;
+        let wait = if self.anything_due() { Duration::ZERO } else { self.options.expire_every };
+        self.next_expiry = Instant::now() + wait;
+    }
+
+    pub(super) fn anything_due(&self) -> bool {
+        self.stamp().is_ok_and(|now| self.agenda.reached(now).is_some())
     }
 
     /// Whether the clock is further ahead of the last entry than a clock may be wrong.
@@ -177,9 +184,9 @@ impl Leadership {
 
     fn judge_due(&mut self) -> Result<(), Fault> {
         let now = self.stamp()?;
-        while !self.draft_is_full()
-            && let Some(due) = self.agenda.reached(now)
-        {
+        // Half of a batch at most: a thousand permits that end together must not hold back who asks now.
+        for _ in 0..(self.options.batch_events_max / 2).max(1) {
+            let Some(due) = self.agenda.reached(now) else { break };
             self.agenda.remove(&due);
             if let Some(event) = expire(&self.state, &due, now).map_err(Fault::new)? {
                 metrics::counter!("placet_expired_total").increment(1);

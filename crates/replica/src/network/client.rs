@@ -205,9 +205,7 @@ impl PeerNetwork {
                         }
                         Ok(Ok(None)) => None,
                         Ok(Err(status)) => Some((Err(rpc_error(&status)), (None, received))),
-                        Err(_) if owed => {
-                            Some((Err(this.timeout(RPCTypes::AppendEntries, limit)), (None, received)))
-                        }
+                        Err(_) if owed => Some((Err(this.timeout(RPCTypes::AppendEntries, limit)), (None, received))),
                         // Nothing was asked, so silence is right.
                         Err(_) => continue,
                     };

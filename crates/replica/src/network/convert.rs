@@ -54,17 +54,18 @@ pub(crate) fn vote_back(vote: Option<peer::LeaderVote>) -> Result<Vote> {
 
 fn membership(membership: &Membership) -> peer::Membership {
     let configs = membership.get_joint_config().iter().map(|ids| peer::Voters { ids: ids.iter().copied().collect() });
-    let members = membership.nodes().map(|(id, at)| {
-        (*id, peer::Member { peer: at.peer.clone(), http: at.http.clone(), grpc: at.grpc.clone() })
-    });
+    let members = membership
+        .nodes()
+        .map(|(id, at)| (*id, peer::Member { peer: at.peer.clone(), http: at.http.clone(), grpc: at.grpc.clone() }));
     peer::Membership { configs: configs.collect(), members: members.collect() }
 }
 
 fn membership_back(membership: peer::Membership) -> Result<Membership> {
     let configs = membership.configs.into_iter().map(|voters| voters.ids.into_iter().collect::<BTreeSet<u64>>());
-    let members = membership.members.into_iter().map(|(id, at)| {
-        (id, MemberAddresses { peer: at.peer, http: at.http, grpc: at.grpc })
-    });
+    let members = membership
+        .members
+        .into_iter()
+        .map(|(id, at)| (id, MemberAddresses { peer: at.peer, http: at.http, grpc: at.grpc }));
     Membership::new(configs.collect(), members.collect::<BTreeMap<_, _>>())
         .map_err(|error| ConvertError::Membership(error.to_string()))
 }

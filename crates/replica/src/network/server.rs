@@ -62,9 +62,8 @@ pub async fn serve_peers(
         server = server.tls_config(server_tls(tls))?;
     }
     // With incoming connections of our own, nodelay is ours to set too.
-    let incoming = TcpListenerStream::new(listener).map(|connection| {
-        connection.and_then(|socket| socket.set_nodelay(true).map(|()| socket))
-    });
+    let incoming = TcpListenerStream::new(listener)
+        .map(|connection| connection.and_then(|socket| socket.set_nodelay(true).map(|()| socket)));
     server.add_service(node.peer_service()).serve_with_incoming_shutdown(incoming, stop).await
 }
 
@@ -127,7 +126,10 @@ impl Peer for PeerService {
         Ok(Response::new(peer::TransferLeaderResponse { refused: answer.err().map(|error| error.to_string()) }))
     }
 
-    async fn install_snapshot(&self, request: Request<Streaming<peer::SnapshotPart>>) -> Answer<peer::SnapshotResponse> {
+    async fn install_snapshot(
+        &self,
+        request: Request<Streaming<peer::SnapshotPart>>,
+    ) -> Answer<peer::SnapshotResponse> {
         let gate = self.inner.gate.clone();
         let admit = move |vote: &crate::types::Vote| gate.admit_leader(vote.leader_id.term);
         let parts = request.into_inner();

@@ -33,8 +33,7 @@ const AHEAD: usize = 8;
 pub(super) fn send(vote: &Vote, snapshot: Snapshot) -> impl Stream<Item = peer::SnapshotPart> + Send + 'static {
     let (parts, stream) = mpsc::channel(AHEAD);
     let position = Position { applied: snapshot.meta.last_log_id, membership: snapshot.meta.last_membership.clone() };
-    let header =
-        peer::SnapshotHeader { vote: Some(convert::vote(vote)), position: Some(convert::position(&position)) };
+    let header = peer::SnapshotHeader { vote: Some(convert::vote(vote)), position: Some(convert::position(&position)) };
     tokio::spawn(async move {
         if let Err(error) = send_files(&parts, header, &snapshot.snapshot).await {
             tracing::warn!(%error, "a snapshot could not be sent");
@@ -126,7 +125,11 @@ async fn check(
         snapshots.verify(&folder)
     });
     let found = opened.await.map_err(io::Error::other).flatten().map_err(failed)?;
-    if &found == position { Ok(()) } else { Err(Status::data_loss("the snapshot holds another position than its header")) }
+    if &found == position {
+        Ok(())
+    } else {
+        Err(Status::data_loss("the snapshot holds another position than its header"))
+    }
 }
 
 async fn receive_files(parts: &mut Streaming<peer::SnapshotPart>, folder: &SnapshotFolder) -> Result<(), Status> {

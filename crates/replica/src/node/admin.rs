@@ -48,19 +48,27 @@ impl Inner {
         match tokio::time::timeout(self.options.deadline, changing).await {
             Ok(Ok(_)) => self.cluster().map_err(Failure::Final),
             Ok(Err(error)) => Err(failure(error)),
-            Err(_) => Err(Failure::Final(Reject::Unknown { detail: "the change was not committed in time".to_owned() })),
+            Err(_) => {
+                Err(Failure::Final(Reject::Unknown { detail: "the change was not committed in time".to_owned() }))
+            }
         }
     }
 
     fn add(&self, id: u64, addresses: MemberAddresses) -> Result<ChangeMembers<u64, MemberAddresses>, Failure> {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
-        let nodes = BTreeMap::from([(id, addresses.clone())]);
+        let invalid = |detail| Failure::Final(Reject::Invalid { detail });
+        if id == 0 {
+            return Err(invalid("`id` is 1 or more".to_owned()));
+        }
+        addresses.check().map_err(invalid)?;
         match metrics.membership_config.get_node(&id) {
-            None => Ok(ChangeMembers::AddNodes(nodes)),
-            Some(known) if *known == addresses => Err(conflict(format!("node {id} is a member already"))),
-            // The same node at another place.
-            Some(_) => Ok(ChangeMembers::SetNodes(nodes)),
+            None => Ok(ChangeMembers::AddNodes(BTreeMap::from([(id, addresses)]))),
+            // Moving a voter by a slip of the keyboard would cost the quorum a member.
+            Some(known) => {
+                let place = known.peer.clone();
+                Err(conflict(format!("node {id} is a member already, at {place}; remove it first to move it")))
+            }
         }
     }
 

@@ -176,7 +176,8 @@ impl Inner {
 
     /// Reads after this node has confirmed with a quorum that it leads (Raft §8).
     async fn query_here(&self, query: Query) -> Result<Answer, Failure> {
-        let confirmed = tokio::time::timeout(self.options.deadline, self.raft.ensure_linearizable(ReadPolicy::ReadIndex));
+        let confirmed =
+            tokio::time::timeout(self.options.deadline, self.raft.ensure_linearizable(ReadPolicy::ReadIndex));
         match confirmed.await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => return Err(Failure::NotLeader { detail: error.to_string() }),

@@ -43,6 +43,7 @@ pub(crate) struct Cluster {
     founders: BTreeMap<u64, MemberAddresses>,
     running: BTreeMap<u64, Running>,
     pub(crate) clock: Arc<AtomicI64>,
+    skews: BTreeMap<u64, i64>,
     tune: fn(&mut Options),
     requests: u64,
 }
@@ -56,6 +57,7 @@ impl Cluster {
             founders: BTreeMap::new(),
             running: BTreeMap::new(),
             clock: Arc::new(AtomicI64::new(START_MS)),
+            skews: BTreeMap::new(),
             tune,
             requests: 0,
         };
@@ -83,7 +85,10 @@ impl Cluster {
     pub(crate) fn spawn(&mut self, id: u64) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let store = wait_for("the data folder", || {
-            match placet_store::open(&self.data(id), &StoreOptions { unsafe_no_fsync: false, block_cache_bytes: 4 << 20 }) {
+            match placet_store::open(
+                &self.data(id),
+                &StoreOptions { unsafe_no_fsync: false, block_cache_bytes: 4 << 20 },
+            ) {
                 Ok(store) => Some(store),
                 Err(OpenError::InUse(_)) => None,
                 Err(error) => panic!("{error:?}"),
@@ -92,7 +97,8 @@ impl Cluster {
         let mut options = Options::new(id, &store.snapshot_dir);
         options.initial_cluster = if self.founders.contains_key(&id) { self.founders.clone() } else { BTreeMap::new() };
         let clock = self.clock.clone();
-        options.clock = Clock::new(move || clock.load(Ordering::Relaxed));
+        let skew = self.skews.get(&id).copied().unwrap_or_default();
+        options.clock = Clock::new(move || clock.load(Ordering::Relaxed) + skew);
         options.deadline = Duration::from_secs(10);
         (self.tune)(&mut options);
         let peer: SocketAddr = self.addresses[&id].peer.parse().unwrap();
@@ -111,6 +117,11 @@ impl Cluster {
         let Running { node, runtime } = self.running.remove(&id).unwrap();
         runtime.shutdown_timeout(PATIENCE);
         drop(node);
+    }
+
+    /// Sets how far a node's clock is ahead, from its next start on.
+    pub(crate) fn skew(&mut self, id: u64, ms: i64) {
+        self.skews.insert(id, ms);
     }
 
     pub(crate) fn wipe(&self, id: u64) {
@@ -133,7 +144,8 @@ impl Cluster {
     /// The node that leads, once every running node agrees.
     pub(crate) fn leader(&self) -> u64 {
         wait_for("a leader", || {
-            let leaders = self.running.values().map(|one| one.node.leader().map(|(id, _)| id)).collect::<Option<Vec<_>>>()?;
+            let leaders =
+                self.running.values().map(|one| one.node.leader().map(|(id, _)| id)).collect::<Option<Vec<_>>>()?;
             let first = *leaders.first()?;
             let led = self.running.get(&first)?.node.leads();
             (led && leaders.iter().all(|id| *id == first)).then_some(first)
@@ -197,7 +209,7 @@ impl Cluster {
 
 pub(crate) fn decide_body(number: u64) -> Vec<u8> {
     format!(
-        r#"{{"protocol_version":"aadp/0.2","request_id":"00000000-0000-4000-8000-{number:012x}","action_type":"act",
+        r#"{{"protocol":"aadp/0.2","request_id":"00000000-0000-4000-8000-{number:012x}","action_type":"act",
         "params":{{}},"source":"llm","rationale":"test","created_at":"2026-08-17T09:00:00Z"}}"#
     )
     .into_bytes()

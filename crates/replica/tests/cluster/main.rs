@@ -1,13 +1,30 @@
 //! A cluster in one process, through crashes, lost disks and changes of members. One binary, because each links RocksDB.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests; a failure here is a failed test"
+)]
+
 mod harness;
 
 use std::collections::BTreeSet;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use placet_core::cluster::{HealthStatus, MemberRole, MembershipChange};
-use placet_core::op::{Answer, Op, Query, Reject};
+use placet_core::evaluate::evaluate;
+use placet_core::fold::fold;
+use placet_core::ids::{Entropy, Principal};
+use placet_core::op::{Answer, Call, Op, Query, Reject};
+use placet_core::stamp::Stamp;
+use placet_core::state::Overlay;
+use placet_replica::PeerTls;
+use placet_replica::ports::State;
+use placet_wire::peer;
+use placet_wire::peer::peer_client::PeerClient;
 
 use crate::harness::{Cluster, decide_body, permit, wait_for};
 
@@ -68,7 +85,8 @@ fn concurrent_callers_see_one_truth() {
     let mut cluster = Cluster::start(3, plain);
     cluster.publish();
     let killed = cluster.leader();
-    let nodes: Vec<_> = cluster.ids().into_iter().filter(|id| *id != killed).map(|id| cluster.node(id).clone()).collect();
+    let nodes: Vec<_> =
+        cluster.ids().into_iter().filter(|id| *id != killed).map(|id| cluster.node(id).clone()).collect();
     let callers: Vec<_> = (0..8u64)
         .map(|caller| {
             let node = nodes[usize::try_from(caller).unwrap() % nodes.len()].clone();
@@ -175,12 +193,12 @@ fn members_come_and_go() {
     let mut cluster = Cluster::start(3, plain);
     cluster.publish();
     cluster.work(1, 20);
+    let follower = cluster.follower();
     cluster.allot(4);
     cluster.spawn(4);
     let change = |cluster: &Cluster, at: u64, change: MembershipChange| {
         cluster.block_on(at, cluster.node(at).change_membership(change))
     };
-    let follower = cluster.follower();
     let add = MembershipChange::AddLearner { id: 4, addresses: cluster.addresses(4) };
     let view = change(&cluster, follower, add.clone()).unwrap();
     assert_eq!(view.members.iter().find(|one| one.id == 4).unwrap().role, MemberRole::Learner);
@@ -203,10 +221,7 @@ fn members_come_and_go() {
     assert!(view.members.iter().all(|one| one.role == MemberRole::Voter && one.id != leader));
     cluster.work(4, 5);
     cluster.agree();
-    assert!(matches!(
-        change(&cluster, 4, MembershipChange::Remove { id: leader }),
-        Err(Reject::NotFound { .. })
-    ));
+    assert!(matches!(change(&cluster, 4, MembershipChange::Remove { id: leader }), Err(Reject::NotFound { .. })));
 }
 
 /// Goal: the leader ends what is due, by an event, on every node.
@@ -287,4 +302,114 @@ fn one_node_is_enough_for_a_start() {
     cluster.spawn(1);
     cluster.work(1, 1);
     assert_eq!(cluster.agree().evidence_index.0, 12);
+}
+
+/// Goal: a node whose state is not the cluster's stops and says so, with both chain heads, and the others go on.
+#[test]
+fn a_diverged_node_stops_with_both_heads() {
+    let mut cluster = Cluster::start(3, plain);
+    cluster.publish();
+    let victim = cluster.follower();
+    cluster.work(victim, 3);
+    cluster.agree();
+    cluster.kill(victim);
+    {
+        // An entry that never was in the log.
+        let store = placet_store::open(&cluster.data(victim), &placet_store::StoreOptions::default()).unwrap();
+        let mut overlay = Overlay::new(store.state.clone());
+        let op = Op::SetKillSwitch { engaged: true, origin: "forged".to_owned() };
+        let call = Call { principal: Principal::new("nobody"), op };
+        let outcome = evaluate(&overlay, &call, Stamp(harness::START_MS), Entropy::default()).unwrap();
+        outcome.events.iter().for_each(|event| fold(&mut overlay, event).unwrap());
+        let position = store.state.position().unwrap().unwrap();
+        store.state.apply(overlay.into_changes(), &position).unwrap();
+    }
+    let leader = cluster.leader();
+    cluster.work(leader, 3);
+    let head = cluster.view(leader).chain_head;
+    cluster.spawn(victim);
+    let reason =
+        cluster.block_on(victim, tokio::time::timeout(harness::PATIENCE, cluster.node(victim).stopped())).unwrap();
+    assert!(reason.contains("chain head") && reason.contains("aud-"), "{reason}");
+    let health = cluster.node(victim).health();
+    assert_eq!((health.status, health.detail), (HealthStatus::Fatal, Some(reason)));
+    assert_eq!(cluster.view(leader).chain_head, head);
+    cluster.kill(victim);
+    cluster.work(leader, 3);
+}
+
+fn authority() -> &'static PeerTls {
+    static MADE: OnceLock<PeerTls> = OnceLock::new();
+    MADE.get_or_init(|| {
+        let mut ca = rcgen::CertificateParams::new(Vec::<String>::new()).unwrap();
+        ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let ca_key = rcgen::KeyPair::generate().unwrap();
+        let ca_pem = ca.self_signed(&ca_key).unwrap().pem();
+        let issuer = rcgen::Issuer::new(ca, ca_key);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let names = vec!["placet-peer".to_owned()];
+        let cert = rcgen::CertificateParams::new(names).unwrap().signed_by(&key, &issuer).unwrap();
+        PeerTls {
+            ca: ca_pem.into_bytes(),
+            cert: cert.pem().into_bytes(),
+            key: key.serialize_pem().into_bytes(),
+            domain: Some("placet-peer".to_owned()),
+        }
+    })
+}
+
+/// Goal: with TLS only peers with a certificate of the authority get in.
+#[test]
+fn peers_know_each_other_by_certificate() {
+    fn mutual(options: &mut placet_replica::Options) {
+        options.tls = Some(authority().clone());
+        options.snapshot_every = Some(40);
+        options.log_kept = 10;
+        options.replication_lag_max = 60;
+    }
+    let mut cluster = Cluster::start(3, mutual);
+    cluster.publish();
+    let follower = cluster.follower();
+    cluster.work(follower, 5);
+    cluster.agree();
+    let address = cluster.addresses(1).peer;
+    let status = |tls: Option<tonic::transport::ClientTlsConfig>, scheme: &str| {
+        let mut endpoint = tonic::transport::Endpoint::from_shared(format!("{scheme}://{address}")).unwrap();
+        if let Some(tls) = tls {
+            endpoint = endpoint.tls_config(tls).unwrap();
+        }
+        cluster.block_on(1, async {
+            PeerClient::new(endpoint.connect_lazy()).status(peer::StatusRequest { from: 9 }).await
+        })
+    };
+    let trusting = || {
+        let ca = tonic::transport::Certificate::from_pem(&authority().ca);
+        tonic::transport::ClientTlsConfig::new().ca_certificate(ca).domain_name("placet-peer")
+    };
+    let identity = tonic::transport::Identity::from_pem(&authority().cert, &authority().key);
+    assert!(status(None, "http").is_err(), "plain text");
+    assert!(status(Some(trusting()), "https").is_err(), "no certificate");
+    assert!(status(Some(trusting().identity(identity)), "https").is_ok(), "a peer");
+}
+
+/// Goal: a leader whose clock left everybody else's does not stamp anything.
+#[test]
+fn a_clock_that_jumps_alone_is_not_believed() {
+    let mut cluster = Cluster::start(3, plain);
+    cluster.publish();
+    cluster.work(1, 1);
+    let leader = cluster.leader();
+    cluster.kill(leader);
+    cluster.skew(leader, 48 * 3_600_000);
+    cluster.spawn(leader);
+    cluster.agree();
+    // Whoever leads now: no stamp is from the day after tomorrow.
+    for _ in 0..3 {
+        let leads = cluster.leader();
+        cluster.block_on(leads, cluster.node(leads).step_down());
+        cluster.work(leader, 1);
+    }
+    cluster.agree();
+    let latest = cluster.node(leader).records().0.meta().unwrap().last_stamp;
+    assert!(latest.0 < harness::START_MS + 3_600_000, "{latest}");
 }

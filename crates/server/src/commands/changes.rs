@@ -20,7 +20,11 @@ pub async fn approvals(target: &Target, command: &Approvals) -> anyhow::Result<u
                     .and_then(Value::as_array)
                     .into_iter()
                     .flatten()
-                    .map(|one| ["approval_id", "state", "action_type", "proposer", "deadline", "params"].map(|name| field(one, name)).to_vec())
+                    .map(|one| {
+                        ["approval_id", "state", "action_type", "proposer", "deadline", "params"]
+                            .map(|name| field(one, name))
+                            .to_vec()
+                    })
                     .collect();
                 table(&["APPROVAL", "STATE", "ACTION", "PROPOSER", "DEADLINE", "PARAMS"], &rows, "no open approvals")
             });
@@ -29,7 +33,9 @@ pub async fn approvals(target: &Target, command: &Approvals) -> anyhow::Result<u
             let answer = client.send(&Request::get(format!("/v1/approvals/{}", segment(approval_id)))).await?;
             print(target.output, &answer, describe_approval);
         }
-        Approvals::Grant { approval_id, note } => resolve(target, &client, approval_id, "grant", note.as_deref()).await?,
+        Approvals::Grant { approval_id, note } => {
+            resolve(target, &client, approval_id, "grant", note.as_deref()).await?
+        }
         Approvals::Deny { approval_id, note } => resolve(target, &client, approval_id, "deny", note.as_deref()).await?,
     }
     Ok(exit::OK)
@@ -44,8 +50,19 @@ async fn resolve(target: &Target, client: &Client, id: &str, verb: &str, note: O
 
 fn describe_approval(approval: &Value) -> String {
     let names = [
-        "approval_id", "state", "action_type", "params", "rationale", "reason", "proposer", "created", "deadline",
-        "decided_by", "decided_at", "note", "proposal",
+        "approval_id",
+        "state",
+        "action_type",
+        "params",
+        "rationale",
+        "reason",
+        "proposer",
+        "created",
+        "deadline",
+        "decided_by",
+        "decided_at",
+        "note",
+        "proposal",
     ];
     names.map(|name| format!("{name:<12} {}", field(approval, name))).join("\n")
 }
@@ -79,18 +96,31 @@ pub async fn policy(target: &Target, command: &Policy) -> anyhow::Result<u8> {
         Policy::Check { file } => return check(target.output, &read(file)?),
         Policy::Publish { file, expect } => {
             let mut request = Request::post_bytes("/v1/policies", read(file)?, "application/yaml");
-            request.if_match = expect.as_ref().map(|digest| if digest == "none" { digest.clone() } else { format!("\"{digest}\"") });
+            request.if_match =
+                expect.as_ref().map(|digest| if digest == "none" { digest.clone() } else { format!("\"{digest}\"") });
             let answer = Client::new(target, Role::Policy)?.send(&request).await?;
             print(target.output, &answer, |answer| {
-                let mut text = format!("in force: {}\nbefore:   {}\nentry:    {}", field(answer, "digest"), field(answer, "previous"), field(answer, "evidence_id"));
+                let mut text = format!(
+                    "in force: {}\nbefore:   {}\nentry:    {}",
+                    field(answer, "digest"),
+                    field(answer, "previous"),
+                    field(answer, "evidence_id")
+                );
                 for warning in answer.get("warnings").and_then(Value::as_array).into_iter().flatten() {
-                    text.push_str(&format!("\nwarning, line {}, column {}: {}", field(warning, "line"), field(warning, "column"), field(warning, "message")));
+                    text.push_str(&format!(
+                        "\nwarning, line {}, column {}: {}",
+                        field(warning, "line"),
+                        field(warning, "column"),
+                        field(warning, "message")
+                    ));
                 }
                 text
             });
         }
         Policy::Show { digest } => {
-            let path = digest.as_ref().map_or_else(|| "/v1/policies".to_owned(), |digest| format!("/v1/policies/{}", segment(digest)));
+            let path = digest
+                .as_ref()
+                .map_or_else(|| "/v1/policies".to_owned(), |digest| format!("/v1/policies/{}", segment(digest)));
             let answer = Client::new(target, Role::Policy)?.send(&Request::get(path)).await?;
             print(target.output, &answer, |answer| {
                 let state = if answer.get("active") == Some(&Value::Bool(true)) { "in force" } else { "not in force" };
@@ -99,7 +129,11 @@ pub async fn policy(target: &Target, command: &Policy) -> anyhow::Result<u8> {
                     Value::String(text) => serde_json::from_str(text).unwrap_or(document.clone()),
                     other => other.clone(),
                 };
-                format!("{} ({state})\n{}", field(answer, "digest"), serde_json::to_string_pretty(&document).unwrap_or_default())
+                format!(
+                    "{} ({state})\n{}",
+                    field(answer, "digest"),
+                    serde_json::to_string_pretty(&document).unwrap_or_default()
+                )
             });
         }
     }
@@ -113,7 +147,8 @@ fn check(output: Output, bytes: &[u8]) -> anyhow::Result<u8> {
         Ok(loaded) => {
             let body = json!({"digest": loaded.policy.digest(), "warnings": loaded.warnings});
             print(output, &body, |_| {
-                let warnings: Vec<String> = loaded.warnings.iter().map(|warning| format!("\nwarning, {warning}")).collect();
+                let warnings: Vec<String> =
+                    loaded.warnings.iter().map(|warning| format!("\nwarning, {warning}")).collect();
                 format!("good: {}{}", loaded.policy.digest(), warnings.concat())
             });
             Ok(exit::OK)
@@ -121,7 +156,12 @@ fn check(output: Output, bytes: &[u8]) -> anyhow::Result<u8> {
         Err(mistakes) => {
             let lines: Vec<String> = mistakes.iter().map(|mistake| format!("\n  {mistake}")).collect();
             let text = format!("{} mistakes{}", mistakes.len(), lines.concat());
-            Err(Refused { code: exit::REFUSED, text, body: Some(json!({"code": "policy_mistakes", "mistakes": mistakes})) }.into())
+            Err(Refused {
+                code: exit::REFUSED,
+                text,
+                body: Some(json!({"code": "policy_mistakes", "mistakes": mistakes})),
+            }
+            .into())
         }
     }
 }

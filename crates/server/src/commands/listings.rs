@@ -16,7 +16,8 @@ pub async fn evidence(target: &Target, command: &Evidence) -> anyhow::Result<u8>
             print(target.output, &answer, |answer| serde_json::to_string_pretty(answer).unwrap_or_default());
         }
         Evidence::Tail { after, limit } => {
-            let answer = client.send(&Request::get(format!("/v1/evidence?after={}&limit={limit}", segment(after)))).await?;
+            let answer =
+                client.send(&Request::get(format!("/v1/evidence?after={}&limit={limit}", segment(after)))).await?;
             print(target.output, &answer, |answer| {
                 let rows: Vec<Vec<String>> = rows(answer, "evidence", |one| {
                     let entry = one.get("entry").cloned().unwrap_or_default();
@@ -36,7 +37,11 @@ pub async fn evidence(target: &Target, command: &Evidence) -> anyhow::Result<u8>
                         field(&entry, "principal"),
                     ]
                 });
-                table(&["ENTRY", "AT", "KIND", "ACTION", "VERDICT", "REASON", "PRINCIPAL"], &rows, "no entries behind this")
+                table(
+                    &["ENTRY", "AT", "KIND", "ACTION", "VERDICT", "REASON", "PRINCIPAL"],
+                    &rows,
+                    "no entries behind this",
+                )
             });
         }
     }
@@ -48,7 +53,9 @@ pub async fn intents(target: &Target) -> anyhow::Result<u8> {
     let answer = every_page(&client, "/v1/intents", "intents").await?;
     print(target.output, &answer, |answer| {
         let rows = rows(answer, "intents", |one| {
-            ["permit_id", "action_type", "principal", "at", "deadline", "evidence_id"].map(|name| field(one, name)).to_vec()
+            ["permit_id", "action_type", "principal", "at", "deadline", "evidence_id"]
+                .map(|name| field(one, name))
+                .to_vec()
         });
         table(&["PERMIT", "ACTION", "PRINCIPAL", "AT", "DEADLINE", "ENTRY"], &rows, "every permit has its report")
     });
@@ -60,7 +67,9 @@ pub async fn budgets(target: &Target) -> anyhow::Result<u8> {
     let answer = every_page(&client, "/v1/budgets", "budgets").await?;
     print(target.output, &answer, |answer| {
         let rows = rows(answer, "budgets", |one| {
-            ["name", "scope", "window_key", "limit", "reserved", "settled", "remaining", "dimension"].map(|name| field(one, name)).to_vec()
+            ["name", "scope", "window_key", "limit", "reserved", "settled", "remaining", "dimension"]
+                .map(|name| field(one, name))
+                .to_vec()
         });
         let heading = ["BUDGET", "SCOPE", "WINDOW", "LIMIT", "RESERVED", "SETTLED", "REMAINING", "UNIT"];
         table(&heading, &rows, "the policy in force has no budgets")
@@ -82,7 +91,13 @@ pub async fn cluster(target: &Target, command: &Cluster) -> anyhow::Result<u8> {
     };
     let answer = client.send(&request).await?;
     print(target.output, &answer, |answer| {
-        let rows = rows(answer, "members", |one| vec![field(one, "id"), field(one, "role"), one.get("addresses").map_or_else(String::new, |a| field(a, "peer"))]);
+        let rows = rows(answer, "members", |one| {
+            vec![
+                field(one, "id"),
+                field(one, "role"),
+                one.get("addresses").map_or_else(String::new, |a| field(a, "peer")),
+            ]
+        });
         table(&["NODE", "ROLE", "PEER"], &rows, "no members")
     });
     Ok(exit::OK)
@@ -112,7 +127,10 @@ async fn status(target: &Target, client: &Client) -> anyhow::Result<u8> {
                 Ok(view) => {
                     let head: String = field(view, "chain_head").chars().take(12).collect();
                     let mut row = vec![node.clone()];
-                    row.extend(["node_id", "leader_id", "term", "applied_index", "evidence_index"].map(|name| field(view, name)));
+                    row.extend(
+                        ["node_id", "leader_id", "term", "applied_index", "evidence_index"]
+                            .map(|name| field(view, name)),
+                    );
                     row.push(head);
                     row
                 }
