@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use placet_core::cluster::{ClusterView, MemberAddresses};
@@ -69,9 +69,10 @@ impl Cluster {
 
     /// Gives a node an address of its own.
     pub(crate) fn allot(&mut self, id: u64) {
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let peer = format!("127.0.0.1:{port}");
-        self.addresses.insert(id, MemberAddresses { peer, http: format!("http://n{id}"), grpc: String::new() });
+        let (http, grpc) = (format!("http://n{id}.example:7100"), format!("http://n{id}.example:7101"));
+        self.addresses.insert(id, MemberAddresses { peer, http, grpc });
     }
 
     pub(crate) fn addresses(&self, id: u64) -> MemberAddresses {
@@ -204,6 +205,19 @@ impl Cluster {
 
     pub(crate) fn open_permits(&self, id: u64) -> u64 {
         self.node(id).records().meta().unwrap().open_permits
+    }
+}
+
+/// A port for a node, below those that the system gives to outgoing connections: one of those could take a node's port
+/// while the node is down.
+fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = 12_000 + u16::try_from(std::process::id() % 200).unwrap() * 64;
+    loop {
+        let port = first + NEXT.fetch_add(1, Ordering::Relaxed);
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
     }
 }
 

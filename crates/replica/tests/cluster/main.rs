@@ -328,8 +328,8 @@ fn a_diverged_node_stops_with_both_heads() {
     cluster.work(leader, 3);
     let head = cluster.view(leader).chain_head;
     cluster.spawn(victim);
-    let reason =
-        cluster.block_on(victim, tokio::time::timeout(harness::PATIENCE, cluster.node(victim).stopped())).unwrap();
+    let stopped = async { tokio::time::timeout(harness::PATIENCE, cluster.node(victim).stopped()).await };
+    let reason = cluster.block_on(victim, stopped).unwrap();
     assert!(reason.contains("chain head") && reason.contains("aud-"), "{reason}");
     let health = cluster.node(victim).health();
     assert_eq!((health.status, health.detail), (HealthStatus::Fatal, Some(reason)));
