@@ -46,7 +46,9 @@ pub fn evaluate(state: &impl Read, call: &Call, at: Stamp, entropy: Entropy) -> 
             control::resolve_approval(state, recorder, id, *grant, note.as_deref())
         }
         Op::SetKillSwitch { engaged, origin } => control::set_kill_switch(&meta, recorder, *engaged, origin),
-        Op::PublishPolicy { document, expect } => control::publish_policy(&meta, recorder, document, expect.as_deref()),
+        Op::PublishPolicy { document, expect } => {
+            control::publish_policy(state, &meta, recorder, document, expect.as_deref())
+        }
         Op::Query(_) => Err(Reject::Internal { detail: "a query is not judged".to_owned() }),
     }
 }
@@ -102,20 +104,15 @@ impl<'a> Recorder<'a> {
 /// decided under it.
 fn malformed(mut recorder: Recorder<'_>, operation: &str, request: Malformed) -> Outcome {
     let detail = request.detail.clone();
+    let protocol = request.protocol.unwrap_or(Protocol::LATEST);
     let request_id = request.request_id.clone();
     let body = Body::MalformedRequest(MalformedRequest { operation: operation.to_owned(), request });
-    let evidence_id = recorder.record(Protocol::LATEST, body, None);
+    let evidence_id = recorder.record(protocol, body, None);
     let answer = if operation == "report" {
-        Answer::Report(ReportReply {
-            protocol: Protocol::LATEST,
-            accepted: false,
-            evidence_id,
-            reason: Some(Reason::Malformed),
-            detail,
-        })
+        Answer::Report(ReportReply { protocol, accepted: false, evidence_id, reason: Some(Reason::Malformed), detail })
     } else {
         Answer::Decide(DecideReply {
-            protocol: Protocol::LATEST,
+            protocol,
             request_id,
             verdict: Verdict::Deny,
             reason: Reason::Malformed,

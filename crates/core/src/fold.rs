@@ -184,11 +184,14 @@ fn open_permit<R: Read>(
 
 fn reserve<R: Read>(state: &mut Overlay<R>, draw: &Draw) -> Result<(), ReadError> {
     let key = counter_key(draw);
-    if draw.scope.is_some() && state.counter(&key)?.is_none() {
-        let all = CounterKey { scope: None, ..key.clone() };
-        let mut counter = state.counter(&all)?.unwrap_or_default();
-        counter.scopes = counter.scopes.saturating_add(1);
-        state.put_counter(all, counter);
+    if draw.scope.is_some() {
+        let (all, since) = scopes_key(draw);
+        let known = state.counter(&key)?.is_some_and(|counter| counter.buckets.range(since..).next().is_some());
+        if !known {
+            let mut counter = state.counter(&all)?.unwrap_or_default();
+            counter.scopes = counter.scopes.saturating_add(1);
+            state.put_counter(all, counter);
+        }
     }
     let mut counter = state.counter(&key)?.unwrap_or_default();
     forget_old_buckets(&mut counter, draw);
@@ -221,6 +224,19 @@ fn change<R: Read>(state: &mut Overlay<R>, draw: &Draw, with: impl Fn(&mut Spent
     Ok(())
 }
 
+/// Where the live counters of a scoped budget are counted, and from which bucket on a counter is counted there: once
+/// per calendar window, once per length of a rolling one. So the count starts again and old scopes do not fill it.
+pub(crate) fn scopes_key(draw: &Draw) -> (CounterKey, i64) {
+    let key = CounterKey { scope: None, ..counter_key(draw) };
+    match Window::try_from(draw.window.clone()) {
+        Ok(Window::Rolling(length_ms)) => {
+            let turn = draw.bucket.div_euclid(length_ms.max(1));
+            (CounterKey { window: format!("{}@{turn}", draw.window), ..key }, turn.saturating_mul(length_ms))
+        }
+        _ => (key, i64::MIN),
+    }
+}
+
 fn counter_key(draw: &Draw) -> CounterKey {
     CounterKey { budget: draw.budget.clone(), window: draw.window.clone(), scope: draw.scope.clone() }
 }
@@ -249,8 +265,8 @@ fn policy_change<R: Read>(state: &mut Overlay<R>, meta: &mut Meta, change: &Poli
         meta.kill_switch.policy_changed = true;
     }
     meta.active_policy = Some(change.digest.clone());
-    // A document that this version cannot compile stays readable in evidence; deciding under it is refused as
-    // unavailable until a version that can takes over.
+    // A document that this version cannot compile stays readable in evidence; this node then answers decides as
+    // unavailable when it leads, until the policy is published again. Never another verdict than other nodes.
     if let Ok(policy) = PolicySet::from_canonical(&change.document) {
         state.put_policy(change.digest.clone(), Arc::new(policy));
     }

@@ -134,6 +134,15 @@ pub fn write_string(text: &str, out: &mut String) {
     out.push('"');
 }
 
+/// Received text for a message to a human: short, whatever was sent.
+pub(crate) fn clip(text: &str) -> String {
+    const SHOWN_CHARS_MAX: usize = 60;
+    match text.char_indices().nth(SHOWN_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
 struct Parser<'a> {
     text: &'a str,
     at: usize,
@@ -243,7 +252,7 @@ impl<'a> Parser<'a> {
             }
             let shown = name.clone();
             if !each(self, name)? {
-                return Err(self.error("duplicate_member", format!("member `{shown}` appears twice")));
+                return Err(self.error("duplicate_member", format!("member `{}` appears twice", clip(&shown))));
             }
             self.space();
             if self.take(b'}') {
@@ -359,11 +368,11 @@ impl<'a> Parser<'a> {
         if digits > NUMBER_DIGITS_MAX {
             return Err(self.error("number", "a number of more than 64 digits"));
         }
-        if shaped && !exponent.parse::<i32>().is_ok_and(|e| e.abs() <= NUMBER_EXPONENT_MAX) {
+        if shaped && !exponent.parse::<i32>().is_ok_and(|e| (-NUMBER_EXPONENT_MAX..=NUMBER_EXPONENT_MAX).contains(&e)) {
             return Err(self.error("number", "a number whose exponent is outside -64 to 64"));
         }
         if !shaped || Exact::parse_number(token).is_none() {
-            return Err(self.error("number", format!("`{token}` is not a JSON number")));
+            return Err(self.error("number", format!("`{}` is not a JSON number", clip(token))));
         }
         Ok(Json::Number(token.to_owned()))
     }
@@ -398,6 +407,8 @@ mod tests {
             (b"[1e65]", "number"),
             (b"[1e-65]", "number"),
             (b"[1e99999999999]", "number"),
+            (b"[1e-2147483648]", "number"),
+            (b"[1e2147483647]", "number"),
             (b"[01]", "number"),
             (b"[1.]", "number"),
             (b"[+1]", "syntax"),

@@ -46,3 +46,12 @@ pub const APPROVAL_TTL_MS_DEFAULT: i64 = 3_600_000;
 
 /// Undo window where the policy names none, in milliseconds (AADP §8.1).
 pub const UNDO_WINDOW_MS_DEFAULT: i64 = 900_000;
+
+/// Longest argument that a pattern is run over. Patterns run where every decision waits.
+pub const MATCHED_BYTES_MAX: usize = 4 << 10;
+
+/// Largest compiled pattern, in bytes: it bounds the work for one byte of text.
+pub const PATTERN_COMPILED_BYTES_MAX: usize = 1 << 18;
+
+/// Evidence and approvals of one page, in bytes; one record more may exceed it. A page travels between nodes whole.
+pub const PAGE_BYTES_MAX: usize = 8 << 20;

@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use crate::event::BudgetKind;
 use crate::exact::{Amount, Exact};
 use crate::ids::{PolicyDigest, hex};
-use crate::limits::ROLLING_BUCKETS;
+use crate::limits::{MATCHED_BYTES_MAX, PATTERN_COMPILED_BYTES_MAX, ROLLING_BUCKETS};
 use crate::reply::Tier;
 use crate::stamp::{Calendar, Stamp, format_duration, parse_duration_ms};
 
@@ -153,7 +153,7 @@ pub struct Budget {
     pub limit: Amount,
     /// One counter for each, instead of one for all.
     pub per: Option<Scope>,
-    /// `calls`, or the unit of a value budget; part of its identity.
+    /// `calls`, or the unit of a value budget. A name keeps its unit: publishing another one under it is refused.
     pub unit: String,
     /// Over which time.
     pub window: Window,
@@ -282,19 +282,26 @@ impl PolicySet {
         &self.calendar
     }
 
-    /// Whether a rule's pattern covers the whole of `text`.
+    /// Whether a rule's pattern covers the whole of `text`. Text that is too long to be searched while everyone waits
+    /// counts as a match: a rule adds caution, so doubt adds it too.
     pub fn pattern_matches(&self, pattern: &str, text: &str) -> bool {
-        self.patterns.get(pattern).is_some_and(|compiled| compiled.is_match(text))
+        text.len() > MATCHED_BYTES_MAX || self.patterns.get(pattern).is_some_and(|compiled| compiled.is_match(text))
     }
 }
 
 /// Anchors a pattern at both ends: a rule is about the whole value.
 fn compile_pattern(pattern: &str) -> Result<Regex, String> {
-    const COMPILED_BYTES_MAX: usize = 1 << 20;
-    regex::RegexBuilder::new(&format!("^(?:{pattern})$"))
-        .size_limit(COMPILED_BYTES_MAX)
-        .build()
-        .map_err(|error| format!("pattern `{pattern}` does not compile: {}", error.to_string().replace('\n', " ")))
+    let compile = |text: &str| {
+        regex::RegexBuilder::new(text)
+            .size_limit(PATTERN_COMPILED_BYTES_MAX)
+            // A line break inside a value must not hide the rest of it.
+            .dot_matches_new_line(true)
+            .build()
+            .map_err(|error| format!("pattern `{pattern}` does not compile: {}", error.to_string().replace('\n', " ")))
+    };
+    // Alone first: a pattern that closes a group which it did not open would escape the anchors.
+    compile(pattern)?;
+    compile(&format!("^(?:{pattern})$"))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use crate::event::BudgetKind;
 use crate::evidence;
 use crate::exact::Amount;
 use crate::ids::{EvidenceIndex, PolicyDigest};
+use crate::limits::PAGE_BYTES_MAX;
 use crate::op::{
     Answer, ApprovalView, BudgetCursor, BudgetView, EvidenceView, IntentView, KillSwitchView, PolicyView, Query, Reject,
 };
@@ -41,8 +42,15 @@ pub fn answer(state: &impl List, query: &Query, now: Stamp) -> Result<Answer, Re
             None => Err(Reject::NotFound { detail: format!("no evidence entry `{index}`") }),
         },
         Query::EvidenceTail { after, limit } => {
-            let entries = state.entries(*after, page(limit))?;
-            let views = entries.into_iter().map(|(index, bytes)| evidence_view(index, bytes)).collect();
+            let views = bounded(
+                *after,
+                page(limit),
+                |view: &EvidenceView| (view.evidence_id, view.entry.len()),
+                |after, few| {
+                    let entries = state.entries(after, few)?;
+                    Ok(entries.into_iter().map(|(index, bytes)| evidence_view(index, bytes)).collect())
+                },
+            )?;
             Ok(Answer::EvidenceTail(views))
         }
         Query::Intents { after, limit } => {
@@ -69,8 +77,40 @@ fn approvals(
     after: Option<&crate::ids::ApprovalId>,
     limit: usize,
 ) -> Result<Answer, Reject> {
-    let found = if all { state.approvals(after, limit)? } else { state.open_approvals(after, limit)? };
-    Ok(Answer::Approvals(found.into_iter().map(ApprovalView::from).collect()))
+    let size = |view: &ApprovalView| (Some(view.approval_id.clone()), view.params.len() + view.rationale.len());
+    let views = bounded(after.cloned(), limit, size, |after, few| {
+        let after = after.as_ref();
+        let found = if all { state.approvals(after, few)? } else { state.open_approvals(after, few)? };
+        Ok(found.into_iter().map(ApprovalView::from).collect())
+    })?;
+    Ok(Answer::Approvals(views))
+}
+
+/// A page that ends at `limit` records or when it is large enough, read a few records at a time: each may be as large
+/// as a request. `of` gives a record's cursor and its size.
+fn bounded<C: Clone, V>(
+    after: C,
+    limit: usize,
+    of: impl Fn(&V) -> (C, usize),
+    read: impl Fn(C, usize) -> Result<Vec<V>, ReadError>,
+) -> Result<Vec<V>, ReadError> {
+    const FEW: usize = 16;
+    let (mut views, mut bytes, mut after) = (Vec::new(), 0usize, after);
+    while views.len() < limit && bytes < PAGE_BYTES_MAX {
+        let few = FEW.min(limit - views.len());
+        let found = read(after.clone(), few)?;
+        let ended = found.len() < few;
+        for view in found {
+            let (cursor, size) = of(&view);
+            after = cursor;
+            bytes = bytes.saturating_add(size);
+            views.push(view);
+        }
+        if ended {
+            break;
+        }
+    }
+    Ok(views)
 }
 
 fn policy(state: &impl List, digest: Option<&PolicyDigest>) -> Result<Answer, Reject> {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::exact::Amount;
 use crate::ids::{ActionType, ApprovalId, Hash, PermitId, RequestId, hex};
-use crate::json::{self, Json, JsonError, Member};
+use crate::json::{self, Json, JsonError, Member, clip};
 use crate::limits::{ACTION_TYPE_BYTES_MAX, MALFORMED_KEPT_BYTES_MAX, OPAQUE_BYTES_MAX};
 use crate::reply::Protocol;
 use crate::stamp::Stamp;
@@ -65,7 +65,8 @@ impl DecideRequest {
         let members = json::parse_members(body).map_err(|error| Box::new(Malformed::json(body, &error)))?;
         let fields = Fields { members: &members };
         let request_id = fields.text("request_id").ok().flatten().and_then(RequestId::parse);
-        Self::from_fields(&fields).map_err(|detail| Box::new(Malformed::field(body, request_id, detail)))
+        let protocol = fields.protocol().ok();
+        Self::from_fields(&fields).map_err(|detail| Box::new(Malformed::field(body, protocol, request_id, detail)))
     }
 
     fn from_fields(fields: &Fields<'_>) -> Result<Self, String> {
@@ -177,7 +178,8 @@ impl ReportRequest {
     pub fn parse(body: &[u8]) -> Result<Self, Box<Malformed>> {
         let members = json::parse_members(body).map_err(|error| Box::new(Malformed::json(body, &error)))?;
         let fields = Fields { members: &members };
-        Self::from_fields(&fields).map_err(|detail| Box::new(Malformed::field(body, None, detail)))
+        let protocol = fields.protocol().ok();
+        Self::from_fields(&fields).map_err(|detail| Box::new(Malformed::field(body, protocol, None, detail)))
     }
 
     fn from_fields(fields: &Fields<'_>) -> Result<Self, String> {
@@ -235,6 +237,9 @@ pub struct Malformed {
     pub digest: Hash,
     /// `field`, or a kind of [`JsonError`].
     pub kind: String,
+    /// The negotiated version, if one could be read.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub protocol: Option<Protocol>,
     /// The beginning of the body, as text, or as `hex:` where it is not UTF-8.
     pub received: String,
     /// Whether `received` holds less than the whole body.
@@ -261,6 +266,7 @@ impl Malformed {
             detail: detail.to_owned(),
             digest: Hash::of(body),
             kind: kind.to_owned(),
+            protocol: None,
             received,
             received_clipped: head.len() < body.len(),
             request_id: None,
@@ -271,8 +277,8 @@ impl Malformed {
         Self::refused(body, error.kind, &error.to_string())
     }
 
-    fn field(body: &[u8], request_id: Option<RequestId>, detail: String) -> Self {
-        Self { request_id, ..Self::refused(body, "field", &detail) }
+    fn field(body: &[u8], protocol: Option<Protocol>, request_id: Option<RequestId>, detail: String) -> Self {
+        Self { protocol, request_id, ..Self::refused(body, "field", &detail) }
     }
 }
 
@@ -338,14 +344,4 @@ impl Fields<'_> {
         Stamp::parse(text)
             .ok_or_else(|| format!("`{name}` is `{}`, not an instant in UTC such as 2026-08-17T09:00:00Z", clip(text)))
     }
-}
-
-/// Received text for a message to a human: short, whatever the client sent.
-fn clip(text: &str) -> String {
-    const SHOWN_CHARS_MAX: usize = 60;
-    let mut shown: String = text.chars().take(SHOWN_CHARS_MAX).collect();
-    if shown.len() < text.len() {
-        shown.push('…');
-    }
-    shown
 }

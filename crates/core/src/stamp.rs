@@ -117,7 +117,7 @@ pub fn parse_duration_ms(text: &str) -> Option<i64> {
             }
         }
     }
-    (digits.is_empty() && total > 0 && total <= TEN_YEARS_MS).then_some(total)
+    (digits.is_empty() && !text.ends_with('T') && total > 0 && total <= TEN_YEARS_MS).then_some(total)
 }
 
 /// Writes a duration in the ISO 8601 form that [`parse_duration_ms`] reads.
@@ -166,6 +166,7 @@ mod tests {
             ("30m1h", None),
             ("P1M", None),
             ("PT", None),
+            ("P1DT", None),
             ("0s", None),
             ("10", None),
             ("-1s", None),

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::exact::Exact;
-use crate::json::{self, Json};
+use crate::json::{self, Json, clip};
 use crate::policy::Bounds;
 
 /// Which rule failed, what it demands and what it saw.
@@ -27,7 +27,7 @@ pub(super) fn check(bounds: &Bounds, params: &BTreeMap<String, Json>) -> Result<
             return fail(
                 "strict_params".to_owned(),
                 "no parameter that the policy does not name".to_owned(),
-                shown(name),
+                clip(name),
             );
         }
     }
@@ -43,14 +43,14 @@ pub(super) fn check(bounds: &Bounds, params: &BTreeMap<String, Json>) -> Result<
             range.min.as_ref().is_none_or(|min| *min <= number) && range.max.as_ref().is_none_or(|max| number <= *max)
         });
         if !inside {
-            return fail(format!("numeric.{name}"), condition, shown(&string_form(value)));
+            return fail(format!("numeric.{name}"), condition, clip(&string_form(value)));
         }
     }
     for (name, choices) in &bounds.choices {
         let value = present(params, name);
         if !matches!(value, Some(Json::String(text)) if choices.contains(text)) {
-            let value = value.map_or_else(|| "none".to_owned(), |value| shown(&string_form(value)));
-            return fail(format!("enum.{name}"), format!("one of {}", choices.join(", ")), value);
+            let value = value.map_or_else(|| "none".to_owned(), |value| clip(&string_form(value)));
+            return fail(format!("enum.{name}"), clip(&format!("one of {}", choices.join(", "))), value);
         }
     }
     Ok(())
@@ -74,16 +74,8 @@ pub(super) fn number(value: &Json) -> Option<Exact> {
 pub(super) fn string_form(value: &Json) -> String {
     match value {
         Json::String(text) => text.clone(),
-        Json::Number(token) => token.clone(),
+        // One value, one text: a spelling must not choose which rules it meets.
+        Json::Number(token) => Exact::parse_number(token).map_or_else(|| token.clone(), |exact| exact.to_string()),
         other => json::canonical(other),
-    }
-}
-
-/// Received text in a trace: short, whatever the client sent.
-fn shown(text: &str) -> String {
-    const SHOWN_CHARS_MAX: usize = 100;
-    match text.char_indices().nth(SHOWN_CHARS_MAX) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text.to_owned(),
     }
 }

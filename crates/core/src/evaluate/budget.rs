@@ -8,13 +8,14 @@ use std::collections::BTreeMap;
 use super::bounds::{number, present};
 use crate::event::{BudgetKind, Draw};
 use crate::exact::Amount;
+use crate::fold::scopes_key;
 use crate::json::Json;
 use crate::limits::SCOPED_COUNTERS_MAX;
 use crate::policy::{Action, Budget, PolicySet, Scope, Window};
 use crate::reply::BudgetObject;
 use crate::request::DecideRequest;
 use crate::stamp::Stamp;
-use crate::state::{CounterKey, Read, ReadError};
+use crate::state::{Counter, CounterKey, Read, ReadError};
 
 /// What a permit takes from its budgets.
 #[derive(Debug, Default)]
@@ -73,10 +74,19 @@ pub(super) fn draw(
         });
         let key = CounterKey { budget: name.to_owned(), window: window.key.clone(), scope: scope.clone() };
         let counter = state.counter(&key)?;
-        let full_of_scopes = scope.is_some() && counter.is_none() && {
-            let all = CounterKey { scope: None, ..key };
-            state.counter(&all)?.is_some_and(|counter| counter.scopes >= SCOPED_COUNTERS_MAX)
+        let draw = Draw {
+            amount,
+            bucket: window.bucket,
+            budget: name.to_owned(),
+            kind: budget.kind,
+            scope: scope.clone(),
+            window: window.key.clone(),
         };
+        let (scopes, since) = scopes_key(&draw);
+        let counted = |counter: &Counter| counter.buckets.range(since..).next().is_some();
+        let full_of_scopes = scope.is_some()
+            && !counter.as_ref().is_some_and(counted)
+            && state.counter(&scopes)?.is_some_and(|counter| counter.scopes >= SCOPED_COUNTERS_MAX);
         let counter = counter.unwrap_or_default();
         // A sum that cannot be held exactly is above any limit that could have been written.
         let consumed = counter.consumed(window.counts_from);
@@ -98,14 +108,7 @@ pub(super) fn draw(
             return Ok(Err(Refusal::Exhausted { kind: budget.kind, window: budget.window, object, detail }));
         }
         drawn.cost = drawn.cost.or(cost.filter(|_| budget.kind == BudgetKind::Value));
-        drawn.draws.push(Draw {
-            amount,
-            bucket: window.bucket,
-            budget: name.to_owned(),
-            kind: budget.kind,
-            scope,
-            window: window.key,
-        });
+        drawn.draws.push(draw);
     }
     Ok(Ok(drawn))
 }

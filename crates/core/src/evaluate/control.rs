@@ -6,7 +6,7 @@ use crate::event::{ApprovalState, Body, KillSwitchSet, LiftReport, PolicyChange}
 use crate::ids::ApprovalId;
 use crate::limits::LABEL_BYTES_MAX;
 use crate::op::{Answer, ApprovalView, KillSwitchView, PolicyPublished, Reject};
-use crate::policy;
+use crate::policy::{self, PolicySet};
 use crate::reply::Protocol;
 use crate::state::{Meta, Read};
 
@@ -75,6 +75,7 @@ pub(super) fn set_kill_switch(
 }
 
 pub(super) fn publish_policy(
+    state: &impl Read,
     meta: &Meta,
     mut recorder: Recorder<'_>,
     document: &str,
@@ -86,6 +87,11 @@ pub(super) fn publish_policy(
     }
     let loaded = policy::load(document).map_err(|mistakes| Reject::PolicyMistakes { mistakes })?;
     let digest = loaded.policy.digest().clone();
+    if let Some(name) = changed_unit(state, meta, &loaded.policy)? {
+        let detail =
+            format!("budget `{name}` counts something else in the policy in force; a new unit needs a new name");
+        return Err(Reject::Conflict { detail });
+    }
     let previous = meta.active_policy.clone();
     let change = PolicyChange {
         digest: digest.clone(),
@@ -97,6 +103,17 @@ pub(super) fn publish_policy(
     let evidence_id = recorder.record(Protocol::LATEST, Body::PolicyChange(change), None);
     let published = PolicyPublished { digest, previous, evidence_id, warnings: loaded.warnings };
     Ok(recorder.answer(Answer::PolicyPublished(published)))
+}
+
+/// A budget whose counter would go on in another unit: what was spent would change its meaning.
+fn changed_unit(state: &impl Read, meta: &Meta, next: &PolicySet) -> Result<Option<String>, Reject> {
+    let Some(digest) = &meta.active_policy else { return Ok(None) };
+    let Some(active) = state.policy(digest)? else { return Ok(None) };
+    let before = &active.document().budgets;
+    let changed = next.document().budgets.iter().find(|(name, budget)| {
+        before.get(*name).is_some_and(|old| (old.kind, &old.unit) != (budget.kind, &budget.unit))
+    });
+    Ok(changed.map(|(name, _)| name.clone()))
 }
 
 fn label(name: &str, text: &str) -> Result<(), Reject> {

@@ -41,7 +41,9 @@ pub(super) fn decide(
     let approval = resolve_approval_ref(state, &recorder, &request, &params_canonical, policy.as_deref())?;
     let case =
         Case { state, meta, policy: policy.as_deref(), request: &request, recorder: &recorder, approval: &approval };
-    let judged = case.judge()?.named();
+    let judged = case.judge()?;
+    // An approved action runs at tier 1 whatever the policy says (AADP §3.2).
+    let judged = if case.approved() { judged } else { judged.named() };
     let permit_id = (judged.verdict == Verdict::Permit).then(|| PermitId::from_random(entropy.permit));
     let approval_id = (judged.verdict == Verdict::Propose).then(|| ApprovalId::from_random(entropy.approval));
     let (deadline, undo_until, obligations) = match &permit_id {

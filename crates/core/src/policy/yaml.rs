@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span};
 
 use super::Mistake;
+use crate::limits::POLICY_MISTAKES_MAX;
 
 /// Deepest nesting of a policy document; its own forms need six.
 const DEPTH_MAX: usize = 24;
@@ -151,12 +152,12 @@ impl<'a> Composer<'a> {
             let (event, span) = self.next()?;
             let value = self.node(event, span, depth + 1)?;
             let Kind::Scalar { text, .. } = key.kind else {
-                self.mistakes.push(key.at.says("a key that is not text"));
+                self.mistake(key.at.says("a key that is not text"));
                 continue;
             };
             first_at.get_or_insert(key.at);
             if let Some(line) = lines.get(&text) {
-                self.mistakes.push(key.at.says(format!("key `{text}` appears twice, first in line {line}")));
+                self.mistake(key.at.says(format!("key `{text}` appears twice, first in line {line}")));
                 continue;
             }
             lines.insert(text.clone(), key.at.line);
@@ -164,12 +165,18 @@ impl<'a> Composer<'a> {
         }
     }
 
+    fn mistake(&mut self, mistake: Mistake) {
+        if self.mistakes.len() < POLICY_MISTAKES_MAX {
+            self.mistakes.push(mistake);
+        }
+    }
+
     fn refuse_indirection(&mut self, at: At, anchor: usize, tagged: bool) {
         if anchor != 0 {
-            self.mistakes.push(at.says("an anchor; policies are written out"));
+            self.mistake(at.says("an anchor; policies are written out"));
         }
         if tagged {
-            self.mistakes.push(at.says("a tag; a policy has no types of its own"));
+            self.mistake(at.says("a tag; a policy has no types of its own"));
         }
     }
 }

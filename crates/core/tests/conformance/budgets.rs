@@ -323,3 +323,26 @@ fn a_budget_per_principal_is_one_counter_each() {
     assert_eq!(says(&pdp.decide_as("P1", &body())), ("deny", "cap_eur_day"));
     assert_eq!(says(&pdp.decide_as("P2", &body())), ("permit", "passed"));
 }
+
+/// Goal: the bound on live counters counts live ones: after a window of silence a scope is counted anew.
+#[test]
+fn live_counters_of_a_rolling_window_are_counted_per_turn() {
+    let mut pdp = Pdp::new();
+    pdp.edit(|document| {
+        let budget = document.budgets.get_mut("pay.small.eur_day").unwrap();
+        *budget = Budget { window: Window::Rolling(60_000), per: Some(Scope::Principal), ..budget.clone() };
+        document.budgets.get_mut("pay.small.rate").unwrap().limit = Amount::parse("1000").unwrap();
+    });
+    let body = || request("pay.small", json!({"payee": "x", "amount_eur": "1"}));
+    for (minute, principals) in [(0, 3), (10, 2)] {
+        pdp.now = t0().plus_ms(minute * 60_000);
+        for principal in 0..principals {
+            for _ in 0..2 {
+                assert_eq!(says(&pdp.decide_as(&format!("S{principal}"), &body())), ("permit", "passed"));
+            }
+        }
+        let turn = pdp.now.0 / 60_000;
+        let counted: Vec<u64> = pdp.state.counters.iter().filter(|(key, _)| key.window == format!("PT1M@{turn}")).map(|(_, c)| c.scopes).collect();
+        assert_eq!(counted, [principals]);
+    }
+}

@@ -165,3 +165,21 @@ fn case_019_invalid_utf8() {
     let (_, received) = malformed(b"{\"protocol\":\"\xff\"}");
     assert!(received.starts_with("hex:"));
 }
+
+/// Goal: what is kept of rubbish is bounded, and the answer speaks the version that could be read.
+#[test]
+fn rubbish_does_not_fill_the_log() {
+    let long = "x".repeat(400_000);
+    for body in [
+        format!("{{\"{long}\":1,\"{long}\":2}}"),
+        format!("{{\"a\":-{}}}", "-".repeat(400_000)),
+        with(toggle(), json!({"source": long})).to_string(),
+    ] {
+        let mut pdp = Pdp::new();
+        let reply = pdp.decide_bytes("P1", body.as_bytes());
+        assert!(reply.detail.len() < 400, "{}", reply.detail.len());
+        assert!(pdp.state.entries[&reply.evidence_id].len() < 40_000);
+    }
+    malformed(b"{\"a\":1e-2147483648}");
+    assert_eq!(malformed_value(&with(toggle(), json!({"source": "x"}))).protocol.as_str(), "aadp/0.1");
+}

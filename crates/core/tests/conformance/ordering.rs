@@ -232,3 +232,57 @@ fn the_fixture_loads_in_the_loader() {
     let loaded = placet_core::policy::load(POLICIES).unwrap();
     assert_eq!(loaded.policy.document().actions.len(), 14);
 }
+
+/// Goal: no spelling of one value and no line break in it avoids a rule on parameters (found by review).
+#[test]
+fn parameter_rules_see_values_not_spellings() {
+    let mut pdp = Pdp::new();
+    let document = POLICIES.replace(
+        "  - action_type: eff.two\n",
+        "  - action_type: ruled\n    tier: 1\n    dry_run: false\n    compensating_command: pay.back\n    bounds: { strict_params: false }\n    param_effects:\n      - { param: n, pattern: \"[0-9]{4,}\", add_effects: [danger] }\n      - { param: u, pattern: \".*evil.*\", add_effects: [danger] }\n  - action_type: eff.two\n",
+    );
+    pdp.publish(&document).unwrap();
+    for (params, expected) in [
+        (r#"{"n":5000}"#, "propose"),
+        (r#"{"n":5e3}"#, "propose"),
+        (r#"{"n":5000.0}"#, "propose"),
+        (r#"{"n":"5000"}"#, "propose"),
+        (r#"{"n":500}"#, "permit"),
+        (r#"{"u":"x\nevil"}"#, "propose"),
+        (r#"{"u":"good"}"#, "permit"),
+    ] {
+        let body = request("ruled", json!("@")).to_string().replace("\"@\"", params);
+        assert_eq!(says(&pdp.decide_bytes("P1", body.as_bytes())).0, expected, "{params}");
+    }
+    // Longer than a pattern is run over: treated as a match.
+    assert_eq!(says(&pdp.ask("ruled", json!({"u": "g".repeat(5000)}))).0, "propose");
+    let escaping = document.replace(".*evil.*", "a)|(?:b");
+    assert!(matches!(pdp.publish(&escaping), Err(Reject::PolicyMistakes { .. })));
+}
+
+/// Goal: a read that a floor escalated runs at tier 1 once a human agreed (AADP §6.4).
+#[test]
+fn an_approved_read_runs_at_tier_one() {
+    let mut pdp = Pdp::new();
+    pdp.edit(|document| document.actions.get_mut("read.status").unwrap().effects = vec!["danger".to_owned()]);
+    let proposal = pdp.ask("read.status", json!({}));
+    assert_eq!((says(&proposal), tiers(&proposal)), (("propose", "effect_floor"), (0, 3)));
+    let id = proposal.approval_id.unwrap();
+    pdp.grant(&id);
+    let reply = pdp.decide(&with(request("read.status", json!({})), json!({"approval_ref": id.as_str()})));
+    assert_eq!((says(&reply), tiers(&reply)), (("permit", "passed"), (0, 1)));
+}
+
+/// Goal: a name keeps its unit, so that what was spent keeps its meaning.
+#[test]
+fn a_budget_cannot_change_its_unit() {
+    let mut pdp = Pdp::new();
+    let document = |unit: &str| {
+        format!(
+            "apiVersion: placet/v1\nbudgets:\n  b: {{ kind: value, unit: {unit}, limit: 100, window: day }}\npolicies:\n  - {{ action_type: a, tier: 3, cost: {{ param: x, unit: {unit} }}, draws: [b], bounds: {{ required: [x] }} }}\n"
+        )
+    };
+    pdp.publish(&document("EUR")).unwrap();
+    assert!(matches!(pdp.publish(&document("USD")), Err(Reject::Conflict { .. })));
+    pdp.publish(&document("EUR").replace("100", "200")).unwrap();
+}

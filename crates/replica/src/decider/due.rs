@@ -7,8 +7,8 @@ use placet_core::event::Event;
 use placet_core::stamp::Stamp;
 use placet_core::state::{List, ReadError};
 
-/// Records read at once when the agenda is rebuilt.
-const PAGE: usize = 1000;
+/// Records read at once when the agenda is rebuilt: few, because an approval may hold as much as a request.
+const PAGE: usize = 32;
 
 /// Open permits and approvals by their deadline.
 #[derive(Debug, Default)]

@@ -1,6 +1,6 @@
 //! One entry of `policies`: the rules of an action type, and where they stand.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use super::fields::{Fields, Report, text};
 use super::{Dialect, Loader};
@@ -14,6 +14,9 @@ use crate::stamp::{Stamp, parse_duration_ms};
 
 /// The unit of an action that names none: `cost_eur` of the request.
 const DEFAULT_UNIT: &str = "EUR";
+
+/// Ten years, like every other duration of a policy.
+const UNDO_WINDOW_SECONDS_MAX: i64 = 10 * 366 * 86_400;
 
 /// An action with the places that later checks point at.
 #[derive(Debug)]
@@ -192,8 +195,8 @@ impl Loader {
             Dialect::Onedoor => None,
         };
         match (seconds, window) {
-            (Some((at, seconds)), _) if seconds < 0 => {
-                self.report.mistake(at, "`undo_window_seconds` is zero or more");
+            (Some((at, seconds)), _) if !(0..=UNDO_WINDOW_SECONDS_MAX).contains(&seconds) => {
+                self.report.mistake(at, "`undo_window_seconds` is zero or more, and at most ten years");
                 UNDO_WINDOW_MS_DEFAULT
             }
             (Some((at, _)), Some(_)) => {
@@ -212,6 +215,7 @@ impl Loader {
         }
         let report = &mut self.report;
         let mut execute_within_ms = None;
+        let mut kinds: HashSet<String> = HashSet::new();
         let mut rules: Vec<ObligationRule> = Vec::new();
         for node in fields.list("obligations", report) {
             let Some(mut rule) = Fields::of(node, "an obligation", report) else { continue };
@@ -223,7 +227,7 @@ impl Loader {
                 report.mistake(at, "an obligation has no `type`");
                 continue;
             };
-            if rules.iter().any(|before| before.kind == kind) {
+            if !kinds.insert(kind.clone()) {
                 report.mistake(kind_at, format!("obligation `{kind}` appears twice"));
             }
             match (kind.as_str(), &value) {
@@ -346,6 +350,15 @@ impl ActionAt {
             .iter()
             .map(|(at, budget)| (at, budget))
             .chain(from_effects.flat_map(|(at, draws)| draws.iter().map(move |budget| (at, budget))));
+        if self.rules.tier == Tier::Observe {
+            if let Some((at, _)) = drawn.clone().next() {
+                report.mistake(
+                    *at,
+                    format!("`{}` is tier 0, a read: an effect that draws on budgets cannot hold it", self.name),
+                );
+            }
+            return;
+        }
         let mut unpriced = false;
         for (at, name) in drawn {
             let Some(budget) = budgets.get(name).filter(|budget| budget.kind == BudgetKind::Value) else { continue };

@@ -1,5 +1,7 @@
 //! Typed reading of a YAML tree: every helper returns what it could read and records what it could not.
 
+use std::collections::HashSet;
+
 use crate::exact::{Amount, Exact};
 use crate::limits::POLICY_MISTAKES_MAX;
 use crate::policy::Mistake;
@@ -128,12 +130,13 @@ impl Fields {
     pub(super) fn texts(&mut self, name: &str, report: &mut Report) -> Vec<(At, String)> {
         let Some((_, node)) = self.take(name) else { return Vec::new() };
         let mut found: Vec<(At, String)> = Vec::new();
+        let mut seen: HashSet<String> = HashSet::new();
         for item in items(node, name, report) {
             if let Some(text) = text(&item, name, report) {
-                if found.iter().any(|(_, before)| *before == text) {
-                    report.mistake(item.at, format!("`{text}` appears twice in `{name}`"));
-                } else {
+                if seen.insert(text.clone()) {
                     found.push((item.at, text));
+                } else {
+                    report.mistake(item.at, format!("`{text}` appears twice in `{name}`"));
                 }
             }
         }
