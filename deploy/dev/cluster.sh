@@ -6,9 +6,9 @@ options() {
   policy=$root/examples/payments.yaml nodes=3 data=$root/.data scenario=yes
   while [ $# -gt 0 ]; do
     case $1 in
-      --policy) policy=$(realpath "${2:?--policy needs a file}"); shift 2 ;;
+      --policy) policy=$(cd "$caller" && realpath "${2:?--policy needs a file}"); shift 2 ;;
       --nodes) nodes=${2:?--nodes needs a number}; shift 2 ;;
-      --data) data=$(realpath -m "${2:?--data needs a folder}"); shift 2 ;;
+      --data) data=$(cd "$caller" && realpath -m "${2:?--data needs a folder}"); shift 2 ;;
       --no-scenario) scenario=no; shift ;;
       *) die "unknown option '$1'; see ./dev help" ;;
     esac
@@ -24,6 +24,10 @@ up() {
   prepare
   say "building placet (about three minutes the first time)"
   cargo build --release --workspace --bins
+  # Log and state hold permits, so they are nobody else's.
+  umask 077
+  local fresh=no
+  [ -e "$data/tokens.json" ] || fresh=yes
   mkdir -p "$data"
   if running; then
     say "a cluster already runs on $data; ./dev down stops it"
@@ -36,7 +40,9 @@ up() {
   . "$data/dev.env"
   say "publishing $policy"
   "$placet" policy publish "$policy"
-  if [ "$scenario" = yes ] && [ "$nodes" -ge 3 ] && [ "$policy" = "$root/examples/payments.yaml" ]; then
+  if [ "$scenario" = yes ] && [ $fresh = no ]; then
+    say "this data has a past; ./dev up --data NEW_FOLDER tells the story"
+  elif [ "$scenario" = yes ] && [ "$nodes" -ge 3 ] && [ "$policy" = "$root/examples/payments.yaml" ]; then
     # shellcheck source=deploy/dev/scenario.sh
     . "$root/deploy/dev/scenario.sh"
     run_scenario
@@ -71,7 +77,7 @@ start_all() {
   make_tokens
   for id in $(each_node); do
     write_config "$id"
-    start_node "$id"
+    pid_of "$id" >/dev/null || start_node "$id"
   done
 }
 
@@ -128,7 +134,7 @@ running() {
 wait_ready() {
   say "waiting for a leader"
   local deadline=$((SECONDS + 60)) id
-  until "$placet" cluster status --node "$(http_of 1)" --token "$(token_of operate)" >/dev/null 2>&1 &&
+  until PLACET_OPERATE_TOKEN=$(token_of operate) "$placet" cluster status --node "$(http_of 1)" >/dev/null 2>&1 &&
     curl -fsS "$(http_of 1)/v1/health" 2>/dev/null | grep -q '"serving"'; do
     for id in $(each_node); do
       pid_of "$id" >/dev/null || { tail -n 20 "$data/node-$id.log" >&2; die "node $id stopped; its log is $data/node-$id.log"; }

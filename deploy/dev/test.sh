@@ -20,8 +20,11 @@ run_tests() {
 
 # A virtual environment with grpcio and grpcio-tools, kept in the cache; nothing of it enters the checkout.
 python_with_grpc() {
-  local version=1 folder
+  local version=1.85 folder
   folder=$cache/python-grpc-$version
+  mkdir -p "$cache"
+  exec 8>"$cache/python.lock"
+  flock 8
   if [ ! -e "$folder/complete" ]; then
     say "preparing Python's gRPC for the foreign client's test"
     rm -rf "$folder"
@@ -33,9 +36,10 @@ python_with_grpc() {
       "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-venv >/dev/null
       python3 -m venv "$folder"
     fi
-    "$folder/bin/pip" install --quiet --disable-pip-version-check grpcio grpcio-tools
+    "$folder/bin/pip" install --quiet --disable-pip-version-check "grpcio~=$version" "grpcio-tools~=$version"
     "$folder/bin/python" -c 'import grpc, grpc_tools'
     touch "$folder/complete"
   fi
+  exec 8>&-
   export PLACET_TEST_PYTHON=$folder/bin/python
 }

@@ -3,7 +3,7 @@
 //! Absent on purpose: bodies of decide and report, which the core reads itself.
 
 use placet_core::ids::{ApprovalId, EvidenceIndex, PolicyDigest};
-use placet_core::limits::LABEL_BYTES_MAX;
+use placet_core::limits::{LABEL_BYTES_MAX, PAGE_BYTES_MAX};
 use placet_core::op::{BudgetCursor, BudgetView};
 
 use crate::limits::{PAGE_DEFAULT, PAGE_MAX};
@@ -75,6 +75,12 @@ pub(crate) fn budget_next(views: &[BudgetView], limit: u32) -> Option<String> {
 /// The last item of a page that is full: there may be more behind it.
 pub(crate) fn last_of_full<T>(items: &[T], limit: u32) -> Option<&T> {
     if items.len() < usize::try_from(limit).unwrap_or(usize::MAX) { None } else { items.last() }
+}
+
+/// The same for records that may be large: a page also ends when it holds enough bytes.
+pub(crate) fn last_of_heavy<T>(items: &[T], limit: u32, size: impl Fn(&T) -> usize) -> Option<&T> {
+    let bytes: usize = items.iter().map(size).sum();
+    if bytes >= PAGE_BYTES_MAX { items.last() } else { last_of_full(items, limit) }
 }
 
 /// The kind of an evidence entry, from its text.

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::cli::{Target, exit};
 
-/// Longer than a node waits for its cluster, so that its own answer arrives.
+/// Longer than a node waits for its cluster by default, so that its own answer arrives.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Whose credential a command needs when none is given.
@@ -85,6 +85,10 @@ impl Request {
 impl Client {
     pub fn new(target: &Target, role: Role) -> anyhow::Result<Self> {
         let mut builder = reqwest::Client::builder().timeout(TIMEOUT).connect_timeout(Duration::from_secs(3));
+        // A proxy has no business between an operator and this machine.
+        if target.node.split(',').all(|node| is_loopback(node.trim())) {
+            builder = builder.no_proxy();
+        }
         if let Some(path) = &target.ca {
             let pem = std::fs::read(path).with_context(|| format!("cannot read `{}`", path.display()))?;
             let certificates = Certificate::from_pem_bundle(&pem)
@@ -135,12 +139,24 @@ impl Client {
         let response = builder.send().await.map_err(|error| unreachable(node, &error))?;
         let status = response.status();
         let bytes = response.bytes().await.map_err(|error| unreachable(node, &error))?;
-        let body: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        if status.is_success() {
-            return Ok(body);
+        let body = serde_json::from_slice(&bytes);
+        match body {
+            Ok(body) if status.is_success() => Ok(body),
+            // Something that is not Placet answered, or half an answer came: not a success.
+            Err(_) if status.is_success() => {
+                let text = format!("{node} did not answer with JSON; it may have acted");
+                Err(Refused { code: exit::FAILED, text, body: Some(Value::Null) }.into())
+            }
+            // A decide that is too large or of another media type still carries its verdict.
+            Ok(body) if body.get("verdict").is_some() => Ok(body),
+            body => Err(refused(status, body.unwrap_or_default()).into()),
         }
-        Err(refused(status, body).into())
     }
+}
+
+fn is_loopback(node: &str) -> bool {
+    let host = node.split_once("://").map_or(node, |(_, rest)| rest);
+    ["127.", "localhost", "[::1]"].iter().any(|prefix| host.starts_with(prefix))
 }
 
 /// Only a request that never left may go to another node: a lost answer may hide a success, and only a decide may be

@@ -4,6 +4,8 @@ mod changes;
 mod decisions;
 mod listings;
 
+use std::io::Write;
+
 use serde_json::Value;
 
 use crate::cli::{Cli, Command, Output, exit};
@@ -27,22 +29,29 @@ pub async fn run(cli: &Cli) -> anyhow::Result<u8> {
 
 /// Prints the node's JSON, or lines for people.
 fn print(output: Output, body: &Value, human: impl FnOnce(&Value) -> String) {
-    match output {
-        Output::Json => println!("{body}"),
-        Output::Human => {
-            let text = human(body);
-            println!("{}", text.trim_end());
-        }
-    }
+    let text = match output {
+        Output::Json => body.to_string(),
+        Output::Human => human(body).trim_end().to_owned(),
+    };
+    // A reader that closed its end has read enough; the exit code still tells the verdict.
+    let _ = writeln!(std::io::stdout(), "{text}");
 }
 
-/// A member as text, `-` when it is not there.
+/// A member as text, `-` when it is not there. What an agent wrote must not draw on an approver's screen: control
+/// characters, line breaks and marks that turn the direction of text are escaped.
 fn field(body: &Value, name: &str) -> String {
-    match body.get(name) {
-        None | Some(Value::Null) => "-".to_owned(),
+    let text = match body.get(name) {
+        None | Some(Value::Null) => return "-".to_owned(),
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
-    }
+    };
+    let draws = |letter: char| {
+        letter.is_control()
+            || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+    };
+    text.chars()
+        .map(|letter| if draws(letter) { letter.escape_default().to_string() } else { letter.to_string() })
+        .collect()
 }
 
 /// Columns of equal width; a heading first.
@@ -61,4 +70,18 @@ fn table(heading: &[&str], rows: &[Vec<String>], empty: &str) -> String {
         cells.join("  ").trim_end().to_owned()
     };
     all.into_iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::field;
+
+    #[test]
+    fn what_an_agent_wrote_stays_one_harmless_line() {
+        let body = json!({"rationale": "ok\u{1b}[2K\nproposer alice\u{202e}x", "n": 1});
+        assert_eq!(field(&body, "rationale"), "ok\\u{1b}[2K\\nproposer alice\\u{202e}x");
+        assert_eq!((field(&body, "n").as_str(), field(&body, "none").as_str()), ("1", "-"));
+    }
 }

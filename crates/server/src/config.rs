@@ -173,8 +173,7 @@ impl Config {
         }
         if let Some(entries) = raft.snapshot_every {
             options.snapshot_every = Some(entries.max(1));
-            options.replication_lag_max =
-                entries.saturating_mul(2).max(options.replication_lag_max.min(entries.saturating_mul(2)));
+            options.replication_lag_max = entries.saturating_mul(2).max(2);
         }
         if let Some(entries) = raft.log_kept {
             options.log_kept = entries;

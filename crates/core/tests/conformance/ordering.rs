@@ -264,7 +264,11 @@ fn parameter_rules_see_values_not_spellings() {
 #[test]
 fn an_approved_read_runs_at_tier_one() {
     let mut pdp = Pdp::new();
-    pdp.edit(|document| document.actions.get_mut("read.status").unwrap().effects = vec!["danger".to_owned()]);
+    pdp.edit(|document| {
+        let read = document.actions.get_mut("read.status").unwrap();
+        read.effects = vec!["danger".to_owned()];
+        read.dry_run = false;
+    });
     let proposal = pdp.ask("read.status", json!({}));
     assert_eq!((says(&proposal), tiers(&proposal)), (("propose", "effect_floor"), (0, 3)));
     let id = proposal.approval_id.unwrap();

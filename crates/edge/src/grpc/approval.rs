@@ -24,7 +24,8 @@ impl ApprovalService for Service {
         let query = Query::Approvals { all: request.all, after, limit };
         match self.edge.ask(&caller, Op::Query(query)).await? {
             Answer::Approvals(views) => {
-                let next = args::last_of_full(&views, limit).map(|last| last.approval_id.to_string());
+                let next = args::last_of_heavy(&views, limit, |one| one.params.len() + one.rationale.len())
+                    .map(|last| last.approval_id.to_string());
                 let approvals = views.into_iter().map(convert::approval).collect();
                 Ok(Response::new(v1::ListApprovalsResponse { approvals, next: next.unwrap_or_default() }))
             }

@@ -26,7 +26,8 @@ pub(super) async fn list(State(edge): State<Edge>, caller: Caller, mut params: P
     params.end("all, after, limit")?;
     match edge.ask(&caller, Op::Query(Query::Approvals { all, after, limit })).await? {
         Answer::Approvals(approvals) => {
-            let next = args::last_of_full(&approvals, limit).map(|last| last.approval_id.to_string());
+            let next = args::last_of_heavy(&approvals, limit, |one| one.params.len() + one.rationale.len())
+                .map(|last| last.approval_id.to_string());
             Ok(Json(Page { approvals, next }))
         }
         _ => Err(Refusal::wrong_answer()),

@@ -49,7 +49,8 @@ pub(super) async fn tail(State(edge): State<Edge>, caller: Caller, mut params: P
     params.end("after, limit")?;
     match edge.ask(&caller, Op::Query(Query::EvidenceTail { after, limit })).await? {
         Answer::EvidenceTail(views) => {
-            let next = args::last_of_full(&views, limit).map(|last| last.evidence_id.to_string());
+            let next =
+                args::last_of_heavy(&views, limit, |one| one.entry.len()).map(|last| last.evidence_id.to_string());
             let evidence = views.into_iter().map(shown).collect::<Result<_, _>>()?;
             Ok(Json(Page { evidence, next }))
         }

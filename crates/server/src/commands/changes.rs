@@ -4,6 +4,7 @@ use anyhow::Context;
 use serde_json::{Value, json};
 
 use super::decisions::read;
+use super::listings::every_page;
 use super::{field, print, table};
 use crate::cli::{Approvals, Kill, Output, Policy, Target, exit};
 use crate::client::{Client, Refused, Request, Role};
@@ -13,7 +14,7 @@ pub async fn approvals(target: &Target, command: &Approvals) -> anyhow::Result<u
     match command {
         Approvals::List { all } => {
             let query = if *all { "?all=true" } else { "" };
-            let answer = client.send(&Request::get(format!("/v1/approvals{query}"))).await?;
+            let answer = every_page(&client, &format!("/v1/approvals{query}"), "approvals").await?;
             print(target.output, &answer, |answer| {
                 let rows: Vec<Vec<String>> = answer
                     .get("approvals")

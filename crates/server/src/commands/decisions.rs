@@ -1,10 +1,13 @@
 //! `placet decide` and `placet report`.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
 use anyhow::Context;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::{field, print};
 use crate::cli::{Decide, Report, Target, exit};
@@ -13,7 +16,7 @@ use crate::client::{Client, Request, Role};
 pub async fn decide(target: &Target, command: &Decide) -> anyhow::Result<u8> {
     let body = match &command.body {
         Some(path) => read(path)?,
-        None => request(command)?.to_string().into_bytes(),
+        None => request(command)?,
     };
     let client = Client::new(target, Role::Decide)?;
     let answer = client.send(&Request::post_bytes("/v1/decide", body, "application/json")).await?;
@@ -28,16 +31,22 @@ pub async fn decide(target: &Target, command: &Decide) -> anyhow::Result<u8> {
 }
 
 pub async fn report(target: &Target, command: &Report) -> anyhow::Result<u8> {
-    let payload: Option<Value> = match &command.payload {
-        Some(text) => Some(serde_json::from_str(text).context("--payload is not JSON")?),
+    let payload = match &command.payload {
+        Some(text) => Some(exact(text).context("in --payload")?),
         None => None,
     };
-    let body = json!({
-        "protocol": "aadp/0.2", "permit_id": command.permit_id, "outcome": command.outcome, "payload": payload,
-        "error": command.error, "completed_at": now(), "no_effect": command.no_effect,
-    });
+    let body = ReportBody {
+        protocol: "aadp/0.2",
+        permit_id: &command.permit_id,
+        outcome: &command.outcome,
+        payload,
+        error: command.error.as_deref(),
+        completed_at: now(),
+        no_effect: command.no_effect,
+    };
+    let body = serde_json::to_vec(&body)?;
     let client = Client::new(target, Role::Decide)?;
-    let answer = client.send(&Request::post("/v1/report", &body)).await?;
+    let answer = client.send(&Request::post_bytes("/v1/report", body, "application/json")).await?;
     let accepted = answer.get("accepted").and_then(Value::as_bool).unwrap_or(false);
     print(target.output, &answer, |answer| {
         let word = if accepted { "accepted" } else { "not accepted" };
@@ -49,27 +58,61 @@ pub async fn report(target: &Target, command: &Report) -> anyhow::Result<u8> {
     Ok(if accepted { exit::OK } else { exit::DENY })
 }
 
-fn request(command: &Decide) -> anyhow::Result<Value> {
-    let mut params = Map::new();
+/// A decide body; arguments keep the text that was typed, so that no digit of an amount is lost on the way.
+#[derive(Serialize)]
+struct DecideBody<'a> {
+    protocol: &'static str,
+    request_id: String,
+    action_type: &'a str,
+    params: BTreeMap<&'a str, Box<RawValue>>,
+    source: &'a str,
+    rationale: &'a str,
+    created_at: String,
+    approval_ref: Option<&'a str>,
+    cost_eur: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct ReportBody<'a> {
+    protocol: &'static str,
+    permit_id: &'a str,
+    outcome: &'a str,
+    payload: Option<Box<RawValue>>,
+    error: Option<&'a str>,
+    completed_at: String,
+    no_effect: bool,
+}
+
+fn exact(text: &str) -> anyhow::Result<Box<RawValue>> {
+    RawValue::from_string(text.to_owned()).with_context(|| format!("`{text}` is not JSON"))
+}
+
+fn request(command: &Decide) -> anyhow::Result<Vec<u8>> {
+    let mut params = BTreeMap::new();
     for param in &command.params {
         let (name, value) = match (param.split_once(":="), param.split_once('=')) {
-            (Some((name, text)), _) if !name.contains('=') => {
-                (name, serde_json::from_str(text).with_context(|| format!("`{text}` is not JSON"))?)
-            }
-            (_, Some((name, text))) => (name, Value::from(text)),
+            (Some((name, text)), _) if !name.contains('=') => (name, exact(text)?),
+            (_, Some((name, text))) => (name, exact(&Value::from(text).to_string())?),
             _ => anyhow::bail!("`{param}` is neither NAME=VALUE nor NAME:=JSON"),
         };
-        anyhow::ensure!(params.insert(name.to_owned(), value).is_none(), "argument `{name}` is given twice");
+        anyhow::ensure!(params.insert(name, value).is_none(), "argument `{name}` is given twice");
     }
     let request_id = match &command.request_id {
         Some(id) => id.clone(),
         None => uuid()?,
     };
-    Ok(json!({
-        "protocol": "aadp/0.2", "request_id": request_id, "action_type": command.action_type, "params": params,
-        "source": command.source, "rationale": command.rationale, "created_at": now(),
-        "approval_ref": command.approval_ref, "cost_eur": command.cost_eur,
-    }))
+    let body = DecideBody {
+        protocol: "aadp/0.2",
+        request_id,
+        action_type: command.action_type.as_deref().unwrap_or_default(),
+        params,
+        source: &command.source,
+        rationale: &command.rationale,
+        created_at: now(),
+        approval_ref: command.approval_ref.as_deref(),
+        cost_eur: command.cost_eur.as_deref(),
+    };
+    Ok(serde_json::to_vec(&body)?)
 }
 
 fn describe(answer: &Value) -> String {

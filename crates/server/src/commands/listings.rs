@@ -143,12 +143,13 @@ async fn status(target: &Target, client: &Client) -> anyhow::Result<u8> {
 }
 
 /// Follows `next` until the listing ends.
-async fn every_page(client: &Client, path: &str, name: &str) -> anyhow::Result<Value> {
+pub(super) async fn every_page(client: &Client, path: &str, name: &str) -> anyhow::Result<Value> {
     let mut all = Vec::new();
     let mut cursor: Option<String> = None;
+    let joint = if path.contains('?') { '&' } else { '?' };
     loop {
         let after = cursor.as_deref().map(|cursor| format!("&after={}", segment(cursor))).unwrap_or_default();
-        let page = client.send(&Request::get(format!("{path}?limit=1000{after}"))).await?;
+        let page = client.send(&Request::get(format!("{path}{joint}limit=1000{after}"))).await?;
         all.extend(page.get(name).and_then(Value::as_array).cloned().unwrap_or_default());
         match page.get("next").and_then(Value::as_str) {
             Some(next) => cursor = Some(next.to_owned()),
