@@ -123,3 +123,15 @@ async fn wrong_membership_changes_are_refused_by_name() {
     }
     assert!(cluster.http.decides(1).await);
 }
+
+/// Goal: a node that is a whole cluster by itself stays healthy while nothing happens, longer than an election takes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_single_node_is_its_own_quorum() {
+    let cluster = Cluster::start(Settings { nodes: 1, ..Settings::default() }).await;
+    let begun = std::time::Instant::now();
+    while begun.elapsed() < std::time::Duration::from_secs(2) {
+        let answer = cluster.http.call("GET", "/v1/health", OPERATE, None).await;
+        assert_eq!((answer.status, text(&answer.body, "status")), (200, "serving"), "{}", answer.body);
+    }
+    assert!(cluster.http.decides(1).await);
+}

@@ -304,7 +304,10 @@ impl Inner {
         let metrics = self.raft.metrics().borrow_watched().clone();
         let meta = self.records.meta();
         let stopped = self.stop_reason();
+        // A voter that is alone is its own quorum, and nobody acknowledges anything to it.
+        let alone = metrics.membership_config.voter_ids().all(|id| id == metrics.id);
         let lost_quorum = metrics.state == ServerState::Leader
+            && !alone
             && metrics.last_quorum_acked.as_ref().is_some_and(|at| at.elapsed() > self.options.election.1);
         let (status, detail) = match (&stopped, &meta, metrics.current_leader) {
             (Some(reason), ..) => (HealthStatus::Fatal, Some(reason.clone())),
