@@ -19,9 +19,6 @@ pub const TAILS_MAX: usize = 64;
 /// Entries that a tail reads at a time: an entry may be as large as a request.
 pub const TAIL_PAGE: u32 = 64;
 
-/// How long a decision point that cannot announce new evidence is left alone between two looks.
-pub const EVIDENCE_POLL: Duration = Duration::from_millis(200);
-
 /// How often a watched health is asked.
 pub const HEALTH_POLL: Duration = Duration::from_secs(1);
 

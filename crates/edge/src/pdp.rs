@@ -6,7 +6,6 @@ use placet_core::cluster::{ClusterView, Health, MembershipChange};
 use placet_core::ids::EvidenceIndex;
 use placet_core::op::{Answer, Call, Reject};
 
-use crate::limits::EVIDENCE_POLL;
 
 /// A decision point. Any node answers any call; where it must, it asks the leader.
 ///
@@ -25,10 +24,6 @@ pub trait Pdp: Send + Sync + 'static {
     /// Changes the members, and answers when the change is committed.
     async fn change_membership(&self, change: MembershipChange) -> Result<ClusterView, Reject>;
 
-    /// Returns when there may be evidence behind `after`; may return early. Without an own implementation a tail
-    /// looks again after a pause.
-    async fn evidence_beyond(&self, after: EvidenceIndex) {
-        let _ = after;
-        tokio::time::sleep(EVIDENCE_POLL).await;
-    }
+    /// Returns when there may be evidence behind `after`; may return early, but not at once for ever.
+    async fn evidence_beyond(&self, after: EvidenceIndex);
 }

@@ -202,6 +202,13 @@ impl Node {
         self.inner.health()
     }
 
+    /// Returns when this node has applied an entry behind `after`, or will not apply any more.
+    pub async fn evidence_beyond(&self, after: EvidenceIndex) {
+        let mut progress = self.inner.progress.clone();
+        // The Applier is gone: whoever waits looks for itself and sees that nothing comes.
+        let _ = progress.wait_for(|now| now.next > after.next()).await;
+    }
+
     /// Resolves when this node has stopped for good, with the reason. The process should end then.
     pub async fn stopped(&self) -> String {
         let mut metrics = self.inner.raft.metrics();

@@ -14,6 +14,7 @@ use async_trait::async_trait;
 use opentelemetry::propagation::{Extractor, TextMapPropagator};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use placet_core::cluster::{ClusterView, Health, MembershipChange};
+use placet_core::ids::EvidenceIndex;
 use placet_core::op::{Answer, Call, Reject};
 use placet_edge::{Edge, Keyring, Pdp, TlsFiles, check_listen};
 use placet_replica::Node;
@@ -130,6 +131,10 @@ impl Pdp for Joined {
 
     async fn change_membership(&self, change: MembershipChange) -> Result<ClusterView, Reject> {
         self.0.change_membership(change).await
+    }
+
+    async fn evidence_beyond(&self, after: EvidenceIndex) {
+        self.0.evidence_beyond(after).await;
     }
 }
 
