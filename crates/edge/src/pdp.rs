@@ -6,7 +6,6 @@ use placet_core::cluster::{ClusterView, Health, MembershipChange};
 use placet_core::ids::EvidenceIndex;
 use placet_core::op::{Answer, Call, Reject};
 
-
 /// A decision point. Any node answers any call; where it must, it asks the leader.
 ///
 /// Futures may be dropped at any time (clients leave): what was proposed by then goes on without them.
