@@ -70,6 +70,12 @@ pub(crate) struct Gate {
 impl Gate {
     /// `founder`: whether this node is one of several founding members.
     pub(crate) fn open(log: Arc<dyn Log>, state: Arc<dyn State>, founder: bool) -> io::Result<Self> {
+        // A state without a vote is a node that lost its log: it no longer knows what it promised.
+        if read_vote(log.as_ref())?.is_none() && state.position()?.is_some() {
+            let detail =
+                "the state is there and the log is gone; delete the whole data folder, and the node catches up";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, detail));
+        }
         let standing = match log.get(LogKey::Recovery)? {
             Some(bytes) => serde_json::from_slice(&bytes).map_err(invalid)?,
             None if founder && pristine(log.as_ref(), state.as_ref())? => Standing::Collecting,
@@ -195,10 +201,8 @@ async fn collect(inner: &Inner, founders: &BTreeMap<u64, MemberAddresses>) -> io
     let Some(membership) = newest_membership(&answers) else { return Ok(()) };
     let members = membership.nodes().map(|(id, at)| (*id, at.clone())).collect::<BTreeMap<_, _>>();
     answers.extend(ask_all(inner, &members).await);
-    if !membership.voter_ids().any(|id| id == me) {
-        return inner.gate.leave_collecting(Standing::Open);
-    }
     answers.retain(|_, status| !status.recovering);
+    let member = membership.voter_ids().any(|id| id == me);
     let enough = membership.membership().get_joint_config().iter().all(|voters| covers(voters, me, &answers));
     if !enough {
         return Ok(());
@@ -208,6 +212,9 @@ async fn collect(inner: &Inner, founders: &BTreeMap<u64, MemberAddresses>) -> io
     let term = answers.values().map(|status| status.term).max().unwrap_or_default();
     if !answers.values().any(|status| status.leads && status.term == term) {
         return Ok(());
+    }
+    if !member {
+        return inner.gate.leave_collecting(Standing::Open);
     }
     let target = answers.values().filter_map(|status| status.last.as_ref().map(|id| (id.term, id.index))).max();
     inner.gate.leave_collecting(Standing::CatchingUp { term, target })

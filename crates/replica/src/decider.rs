@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use openraft::Instant as _;
 use openraft::ServerState;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::{ClientWriteError, ForwardReason};
@@ -133,6 +134,15 @@ impl Decider {
         (leads && self.progress.borrow().term == term).then_some(term)
     }
 
+    /// Whether a quorum acknowledged this leader within an election timeout: a leader that is cut off stays one by
+    /// name for as long as it is cut off.
+    fn has_quorum(&self) -> bool {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let alone = metrics.membership_config.voter_ids().all(|id| id == metrics.id);
+        alone || metrics.last_quorum_acked.as_ref().is_some_and(|at| at.elapsed() < self.options.election.1)
+    }
+
     /// `None` when the queue is closed. Whoever asks meanwhile is told that this node does not lead.
     async fn wait_until_leading(&mut self) -> Option<u64> {
         let mut metrics = self.raft.metrics();
@@ -181,7 +191,7 @@ impl Decider {
         }
         let mut proposals = Vec::new();
         let batch_max = self.options.batch_events_max;
-        let (busy, room, expiry) = (!lead.idle(), lead.has_room(), lead.next_expiry());
+        let (busy, room, expiry) = (!lead.idle(), lead.has_room(self.queue.len()), lead.next_expiry());
         tokio::select! {
             biased;
             outcome = lead.next_outcome(), if busy => return outcome,
@@ -205,7 +215,7 @@ impl Decider {
         // One round of the queue may need several batches: events have a bound in bytes, too.
         let mut proposals = proposals.into_iter();
         loop {
-            let batch = match lead.judge(&mut proposals) {
+            let batch = match lead.judge(&mut proposals, self.has_quorum()) {
                 Ok(batch) => batch,
                 Err(fault) => {
                     proposals.for_each(|proposal| refuse(proposal, &fault.0));

@@ -7,6 +7,7 @@ mod submit;
 use std::io;
 use std::sync::Arc;
 
+use futures::FutureExt;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{Config, Instant as _, ServerState, SnapshotPolicy};
 use parking_lot::Mutex;
@@ -28,7 +29,7 @@ use crate::network::server::PeerService;
 use crate::options::{Options, PeerTls};
 use crate::ports::{Log, Records, State};
 use crate::snapshot::Snapshots;
-use crate::state_machine::{Applier, FatalReason, Progress};
+use crate::state_machine::{Applier, FENCED_RUN_MAX, FatalReason, Progress};
 use crate::types::Raft;
 
 /// A node could not be started.
@@ -111,6 +112,9 @@ impl Node {
         if lag {
             return Err(StartError::Option("`replication_lag_max` must exceed `snapshot_every`".to_owned()));
         }
+        if options.in_flight_batches_max >= usize::try_from(FENCED_RUN_MAX).unwrap_or(usize::MAX) {
+            return Err(StartError::Option(format!("`in_flight_batches_max` is below {FENCED_RUN_MAX}")));
+        }
         if !log.durable() {
             tracing::warn!("fsync is off: this node may lose what it promised; for tests only");
         }
@@ -153,7 +157,17 @@ impl Node {
             tasks: Mutex::default(),
         });
         inner.raft.run();
-        let tasks = vec![tokio::spawn(decider.run()), tokio::spawn(bootstrap::run(inner.clone()))];
+        let watched = inner.clone();
+        let judging = async move {
+            // A leader that cannot judge must not go on leading.
+            if std::panic::AssertUnwindSafe(decider.run()).catch_unwind().await.is_err() {
+                let _ = watched.fatal.set("the Decider panicked; its message is above".to_owned());
+                if let Err(error) = watched.raft.shutdown().await {
+                    tracing::error!(%error, "the consensus task did not end cleanly");
+                }
+            }
+        };
+        let tasks = vec![tokio::spawn(judging), tokio::spawn(bootstrap::run(inner.clone()))];
         inner.tasks.lock().extend(tasks);
         Ok(Self { inner })
     }

@@ -109,6 +109,8 @@ impl Snapshots {
     pub(crate) fn build(&self) -> io::Result<Snapshot> {
         let building = self.fresh(BUILDING)?;
         let position = position_of(self.state.checkpoint(&building.join("state"))?)?;
+        // The copy is durable; the live state, which the log is purged for, has to be made so.
+        self.state.flush()?;
         self.note_durable(&position);
         self.adopt(&building, position)
     }

@@ -31,7 +31,7 @@ use crate::types::{Applied, Blob, LogId, Position, Snapshot, SnapshotFolder, Sna
 const GROUP_EVENTS_MAX: usize = 512;
 
 /// Fenced batches in a row that one leader can cause: those it had in flight when the first was refused, with room.
-const FENCED_RUN_MAX: u32 = 1024;
+pub(crate) const FENCED_RUN_MAX: u32 = 1024;
 
 /// How far this node has applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

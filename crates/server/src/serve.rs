@@ -55,6 +55,7 @@ pub async fn serve(command: &Serve) -> anyhow::Result<u8> {
             Arc::new(move || metrics.render())
         })
         .with_trace_parent(Arc::new(adopt_trace));
+    let upkeep = tokio::spawn(keep_up(Arc::clone(&telemetry.metrics)));
     let (closing, _) = watch::channel(Phase::Serving);
     let mut doors = JoinSet::new();
     {
@@ -92,6 +93,7 @@ pub async fn serve(command: &Serve) -> anyhow::Result<u8> {
     node.shutdown().await;
     closing.send_replace(Phase::Stopping);
     while peer_door.join_next().await.is_some() {}
+    upkeep.abort();
     drop((edge, node));
     flush(telemetry).await;
     match why {
@@ -203,6 +205,15 @@ fn adopt_trace(span: &tracing::Span, headers: &HeaderMap) {
     let parent = TraceContextPropagator::new().extract(&Headers(headers));
     // Without a tracing layer there is nothing to attach to, and nothing is lost.
     let _ = span.set_parent(parent);
+}
+
+/// Folds measured values into their histograms, so that they do not pile up where nobody scrapes.
+async fn keep_up(metrics: Arc<metrics_exporter_prometheus::PrometheusHandle>) {
+    let mut clock = tokio::time::interval(std::time::Duration::from_secs(5));
+    loop {
+        clock.tick().await;
+        metrics.run_upkeep();
+    }
 }
 
 /// Exporting waits on the network, so it leaves the runtime's threads.

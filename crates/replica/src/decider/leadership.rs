@@ -88,6 +88,12 @@ struct Draft {
     waiters: Vec<Waiter>,
 }
 
+/// Batches in flight that may be small: with these the disks and the network are never idle.
+const EAGER_BATCHES: usize = 4;
+
+/// Calls that make a further batch worth one append, one sync and one apply on every node.
+const WORTHWHILE_CALLS: usize = 64;
+
 type Outcomes = FuturesOrdered<oneshot::Receiver<ClientWriteResult<Types>>>;
 
 pub(super) struct Leadership {
@@ -128,8 +134,12 @@ impl Leadership {
         self.in_flight.is_empty()
     }
 
-    pub(super) fn has_room(&self) -> bool {
-        self.in_flight.len() < self.options.in_flight_batches_max
+    /// Whether another batch may be proposed while `waiting` calls wait. A few batches leave as soon as there is
+    /// anything in them; beyond those, a batch waits until it is worth its cost on every node.
+    pub(super) fn has_room(&self, waiting: usize) -> bool {
+        let worth_it = self.in_flight.len() < EAGER_BATCHES || waiting >= WORTHWHILE_CALLS;
+        worth_it
+            && self.in_flight.len() < self.options.in_flight_batches_max
             && self.bytes_in_flight < self.options.in_flight_bytes_max
     }
 
@@ -156,13 +166,14 @@ impl Leadership {
 
     /// Judges what is due and then calls, in order, until the batch is full or the calls are done. `None` when nothing
     /// has to be recorded. After a fault everything that was judged and not proposed is refused.
-    pub(super) fn judge(&mut self, calls: &mut IntoIter<Proposal>) -> Result<Option<Batch>, Fault> {
+    /// `fresh`: whether a quorum acknowledged this leader a moment ago.
+    pub(super) fn judge(&mut self, calls: &mut IntoIter<Proposal>, fresh: bool) -> Result<Option<Batch>, Fault> {
         let judged = self.judge_due().and_then(|()| {
             while !self.draft_is_full() {
                 let Some(proposal) = calls.next() else { break };
                 self.judge_call(proposal)?;
             }
-            self.seal()
+            self.seal(fresh)
         });
         judged.inspect_err(|fault| self.abandon_waiting(fault))
     }
@@ -237,13 +248,17 @@ impl Leadership {
         Ok(())
     }
 
-    fn seal(&mut self) -> Result<Option<Batch>, Fault> {
+    fn seal(&mut self, fresh: bool) -> Result<Option<Batch>, Fault> {
         let Draft { base, events, waiters, .. } = std::mem::take(&mut self.draft);
         let Some(base) = base else {
             // Nothing new. What the answers show may still be in flight: they leave with the last batch.
             match self.in_flight.back_mut() {
                 Some(last) => last.waiters.extend(waiters),
-                None => waiters.into_iter().for_each(Waiter::release),
+                None if fresh => waiters.into_iter().for_each(Waiter::release),
+                // A rejection tells what the state does not hold: only a leader with a quorum knows that.
+                None => waiters.into_iter().for_each(|waiter| {
+                    if waiter.shows_facts { waiter.release() } else { waiter.fail(true, "the leader has no quorum") }
+                }),
             }
             return Ok(None);
         };

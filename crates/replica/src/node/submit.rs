@@ -42,6 +42,8 @@ impl Node {
     async fn submit_until(&self, call: Call, deadline: Instant) -> Result<Answer, Reject> {
         let repeatable = matches!(call.op, Op::Decide(_) | Op::Query(_));
         let mut body = None;
+        // Once an attempt may have happened, nothing that follows can say that it did not.
+        let mut unsure = false;
         loop {
             let attempt = if self.inner.leads() {
                 let here = self.inner.submit_here(call.clone());
@@ -62,14 +64,13 @@ impl Node {
                     Err(attempt) => attempt,
                 }
             };
+            unsure |= matches!(attempt, Attempt::Unsure(_)) && !matches!(call.op, Op::Query(_));
             match attempt {
+                Attempt::Final(Reject::Unavailable { detail }) if unsure => return Err(Reject::Unknown { detail }),
                 Attempt::Final(reject) => return Err(reject),
                 Attempt::Unsure(detail) if !repeatable => return Err(Reject::Unknown { detail }),
-                Attempt::Unsure(detail) if Instant::now() + RETRY >= deadline => {
-                    return Err(Reject::Unknown { detail });
-                }
-                Attempt::Safe(detail) if Instant::now() + RETRY >= deadline => {
-                    return Err(Reject::Unavailable { detail });
+                Attempt::Safe(detail) | Attempt::Unsure(detail) if Instant::now() + RETRY >= deadline => {
+                    return Err(if unsure { Reject::Unknown { detail } } else { Reject::Unavailable { detail } });
                 }
                 Attempt::Safe(_) | Attempt::Unsure(_) => self.inner.pause().await,
             }
