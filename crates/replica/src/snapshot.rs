@@ -31,6 +31,8 @@ pub(crate) struct Snapshots {
     dir: PathBuf,
     state: Arc<dyn State>,
     current: Mutex<Option<(Position, SnapshotFolder)>>,
+    /// Held while a snapshot is built or installed: neither takes the folders of the other away.
+    working: Mutex<()>,
     /// The state is known to be durable up to this log index.
     durable_index: AtomicU64,
     folders: AtomicU64,
@@ -59,6 +61,7 @@ impl Snapshots {
             dir: dir.to_owned(),
             state,
             current: Mutex::new(newest.map(|(position, path)| (position, SnapshotFolder::new(path)))),
+            working: Mutex::default(),
             durable_index: AtomicU64::new(0),
             folders: AtomicU64::new(0),
         })
@@ -107,6 +110,7 @@ impl Snapshots {
 
     /// Takes a checkpoint of the state. Blocks for as long as the disk needs.
     pub(crate) fn build(&self) -> io::Result<Snapshot> {
+        let _working = self.working.lock();
         let building = self.fresh(BUILDING)?;
         let position = position_of(self.state.checkpoint(&building.join("state"))?)?;
         // The copy is durable; the live state, which the log is purged for, has to be made so.
@@ -117,6 +121,7 @@ impl Snapshots {
 
     /// Replaces the state by a received snapshot, which becomes the current one.
     pub(crate) fn install(&self, folder: &SnapshotFolder) -> io::Result<Position> {
+        let _working = self.working.lock();
         let position = self.verify(folder)?;
         self.state.install(&folder.state())?;
         self.note_durable(&position);

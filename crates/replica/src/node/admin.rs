@@ -44,9 +44,15 @@ impl Inner {
             MembershipChange::Promote { id } => (self.promote(id)?, true),
             MembershipChange::Remove { id } => (self.remove(id)?, false),
         };
+        let membership = || *self.raft.metrics().borrow_watched().membership_config.log_id();
+        let before = membership();
         let changing = self.raft.change_membership(changes, retain);
         match tokio::time::timeout(self.options.deadline, changing).await {
             Ok(Ok(_)) => self.cluster().map_err(Failure::Final),
+            // The change is two entries; when the first is there, "nothing happened" is no answer any more.
+            Ok(Err(error)) if membership() != before => Err(Failure::Final(Reject::Unknown {
+                detail: format!("the change has begun and did not end here: {error}"),
+            })),
             Ok(Err(error)) => Err(failure(error)),
             Err(_) => {
                 Err(Failure::Final(Reject::Unknown { detail: "the change was not committed in time".to_owned() }))
