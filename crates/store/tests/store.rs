@@ -94,7 +94,7 @@ fn the_log_reads_what_was_appended() {
 }
 
 #[test]
-fn evidence_is_written_once() {
+fn case_101_evidence_is_written_once() {
     // Conformance case 101: nothing changes or removes an entry.
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
