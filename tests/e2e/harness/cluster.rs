@@ -5,12 +5,14 @@ use std::fs::{File, OpenOptions};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{A1, A2, AUDIT, Http, OPERATE, P1, P2, POLICY};
+use super::{A1, A2, AUDIT, Http, OPERATE, P1, P2, POLICY, random};
 
 /// How a test's cluster differs from the usual one.
 #[derive(Clone, Copy, Debug)]
@@ -54,10 +56,20 @@ fn placet() -> PathBuf {
     path
 }
 
-/// Ports that were free a moment ago.
+/// Ports for one node, below the range that outgoing connections are given: a killed node finds its own free again.
 fn free_ports() -> [u16; 3] {
-    let held = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    held.map(|listener| listener.local_addr().unwrap().port())
+    const FIRST: u64 = 20_000;
+    const COUNT: u64 = 12_000;
+    static NEXT: OnceLock<AtomicU64> = OnceLock::new();
+    let next = NEXT.get_or_init(|| AtomicU64::new(random(COUNT)));
+    [(); 3].map(|()| {
+        loop {
+            let port = u16::try_from(FIRST + next.fetch_add(1, Ordering::Relaxed) % COUNT).unwrap();
+            if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+                return port;
+            }
+        }
+    })
 }
 
 impl Cluster {
