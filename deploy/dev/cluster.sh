@@ -22,7 +22,7 @@ options() {
 up() {
   options "$@"
   prepare
-  say "building placet (about three minutes the first time)"
+  say "building placet (about eight minutes on two cores the first time)"
   cargo build --release --workspace --bins
   # Log and state hold permits, so they are nobody else's.
   umask 077
@@ -117,6 +117,7 @@ start_node() {
   local id=$1
   setsid nohup "$placet" serve --config "$data/node-$id.toml" >>"$data/node-$id.log" 2>&1 </dev/null &
   echo $! >"$data/node-$id.pid"
+  disown
 }
 
 # The process of a node, if it is still the one that we started.
