@@ -36,37 +36,28 @@ enum Known {
     Reported,
 }
 
-/// Asks until there is an answer: the same request id, any node.
-async fn decide_for_certain(http: &Http, body: &Value, stop: Option<&AtomicBool>) -> Option<Value> {
+/// Between two attempts of a client that got no answer.
+const BACKOFF: Duration = Duration::from_millis(20);
+
+/// Asks until there is an answer: the same body, any node.
+async fn for_certain(http: &Http, path: &str, body: &Value) -> Value {
     loop {
         let id = http.turn();
-        if let Some(answer) = http.try_call_at(id, "POST", "/v1/decide", P1, Some(body)).await {
-            match answer.status {
-                200 => return Some(answer.body),
-                503 | 504 => {}
-                other => panic!("decide answered {other}: {}", answer.body),
-            }
-        }
-        if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
-            // Even at the end every request gets its answer; only its client stops asking for more.
-            tokio::time::sleep(Duration::from_millis(20)).await;
+        match http.try_call_at(id, "POST", path, P1, Some(body)).await {
+            Some(answer) if answer.status == 200 => return answer.body,
+            Some(answer) if answer.status != 503 => panic!("{path} answered {}: {}", answer.status, answer.body),
+            _ => tokio::time::sleep(BACKOFF).await,
         }
     }
 }
 
-/// Reports until there is an answer; whether it was accepted.
+async fn decide_for_certain(http: &Http, body: &Value) -> Value {
+    for_certain(http, "/v1/decide", body).await
+}
+
+/// Reports until there is an answer, accepted or not.
 async fn report_for_certain(http: &Http, permit: &str) -> Value {
-    loop {
-        let id = http.turn();
-        let answer = http.try_call_at(id, "POST", "/v1/report", P1, Some(&report(permit, "success"))).await;
-        if let Some(answer) = answer {
-            match answer.status {
-                200 => return answer.body,
-                503 | 504 => {}
-                other => panic!("report answered {other}: {}", answer.body),
-            }
-        }
-    }
+    for_certain(http, "/v1/report", &report(permit, "success")).await
 }
 
 async fn every_intent(http: &Http) -> Vec<Value> {
@@ -108,7 +99,7 @@ async fn fifty_leaders_are_killed_under_load() {
                 while !stop.load(Ordering::Relaxed) {
                     let action = if random(4) == 0 { "pay.small" } else { "pay.large" };
                     let body = request(action, json!({"amount_eur": "1"}));
-                    let Some(reply) = decide_for_certain(&http, &body, Some(&stop)).await else { return };
+                    let reply = decide_for_certain(&http, &body).await;
                     let permit = text(&reply, "permit_id").to_owned();
                     match says(&reply) {
                         ("permit", "passed") => {}
@@ -252,7 +243,7 @@ async fn case_046_without_a_majority_there_is_no_permit() {
     }
     cluster.leader().await;
     // The same request id has one answer, whatever became of the first attempt.
-    let reply = decide_for_certain(&cluster.http, &body, None).await.unwrap();
+    let reply = decide_for_certain(&cluster.http, &body).await;
     assert_eq!(says(&reply), ("permit", "passed"));
     assert_eq!(consumed(&cluster.http, "small").await, 60);
 }

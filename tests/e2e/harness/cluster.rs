@@ -278,9 +278,10 @@ impl Cluster {
     /// Runs the CLI against all nodes.
     pub fn cli(&self, token: &str, args: &[&str]) -> (i32, String, String) {
         let output = Command::new(placet())
-            .args(["--node", &self.http.bases().join(","), "--token", token])
             .args(args)
             .env_clear()
+            .env("PLACET_HTTP", self.http.bases().join(","))
+            .env("PLACET_TOKEN", token)
             .output()
             .unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
