@@ -133,15 +133,21 @@ running() {
 }
 
 wait_ready() {
-  say "waiting for a leader"
+  say "waiting for every node to serve"
   local deadline=$((SECONDS + 60)) id
-  until PLACET_OPERATE_TOKEN=$(token_of operate) "$placet" cluster status --node "$(http_of 1)" >/dev/null 2>&1 &&
-    curl -fsS "$(http_of 1)/v1/health" 2>/dev/null | grep -q '"serving"'; do
+  until all_serve; do
     for id in $(each_node); do
       pid_of "$id" >/dev/null || { tail -n 20 "$data/node-$id.log" >&2; die "node $id stopped; its log is $data/node-$id.log"; }
     done
-    [ $SECONDS -lt $deadline ] || die "no leader after 60 s; the logs are in $data"
+    [ $SECONDS -lt $deadline ] || die "not every node serves after 60 s; the logs are in $data"
     sleep 0.2
+  done
+}
+
+all_serve() {
+  local id
+  for id in $(each_node); do
+    curl -fsS "$(http_of "$id")/v1/health" 2>/dev/null | grep -q '"serving"' || return 1
   done
 }
 

@@ -134,7 +134,7 @@ async fn status(target: &Target, client: &Client) -> anyhow::Result<u8> {
                     row.push(head);
                     row
                 }
-                Err(error) => vec![node.clone(), error.clone()],
+                Err(_) => vec![node.clone(), "does not answer".to_owned()],
             })
             .collect();
         table(&["ADDRESS", "NODE", "LEADER", "TERM", "APPLIED", "EVIDENCE", "CHAIN HEAD"], &rows, "no nodes")
