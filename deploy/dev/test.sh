@@ -14,8 +14,11 @@ run_tests() {
   say "building"
   cargo build --workspace --all-targets --quiet
   say "tests"
+  cargo test --workspace --doc --quiet
   # One test binary at a time; within one, as many threads as the machine has.
-  cargo test --workspace "$@"
+  cargo test --workspace --all-targets "$@" 2>&1 | tee "$root/target/tests.log"
+  awk '/^test result: / { passed += $4; failed += $6 } END { printf "all tests: %d passed; %d failed\n", passed, failed }' \
+    "$root/target/tests.log"
 }
 
 # A finding of another toolchain's linter must not keep a newcomer from the tests; CI takes none.
