@@ -5,21 +5,42 @@
 //!
 //! INVARIANT (durable intent): the answer of an outcome leaves only after its events are committed.
 
+mod approval_ref;
+mod approvals;
 mod bounds;
 mod budget;
 mod control;
 mod decide;
+mod effects;
 mod expire;
+mod judge;
+mod local;
+mod policies;
+mod queue;
+mod redaction;
+mod rederive;
 mod replay;
 mod report;
+mod switch;
+mod undo;
 
-pub(crate) use budget::window_now;
+pub use approvals::{mandate_statement, ratification_statement, request_of};
+pub use bounds::within_bounds;
+pub(crate) use budget::{preview, window_now};
 pub use expire::{Due, due_changes, expire};
+pub(crate) use local::{digest as local_digest, key as local_key};
+pub(crate) use queue::{minute_draw, open_key};
+pub use rederive::{Difference, Rederivation, Rederived, rederive};
+pub(crate) use switch::stops;
+pub(crate) use undo::permit_of;
 
 use crate::event::{Body, Entry, Event, MalformedRequest};
 use crate::evidence::{self, ENTRY_VERSION};
+use crate::head::HeadSigner;
 use crate::ids::{Entropy, EvidenceIndex, Hash, PermitId, PolicyDigest, Principal};
+use crate::limits::LABEL_BYTES_MAX;
 use crate::op::{Answer, Call, Op, Reject};
+use crate::redact::{self, RedactionKey};
 use crate::reply::{DecideReply, Protocol, Reason, ReportReply, Tier, Verdict};
 use crate::request::Malformed;
 use crate::stamp::Stamp;
@@ -34,23 +55,64 @@ pub struct Outcome {
     pub events: Vec<Event>,
 }
 
+/// The secrets of a node that judging needs: arguments, so that evaluation stays a function.
+#[derive(Debug, Default)]
+pub struct Keys {
+    /// Hides what the policy wants hidden; the same on every node of a cluster.
+    pub redaction: Option<RedactionKey>,
+    /// Signs heads of the evidence; each node has its own.
+    pub head: Option<HeadSigner>,
+    /// Requests come from the record: what was hidden is hidden already.
+    from_record: bool,
+}
+
+impl Keys {
+    /// The secrets that a node has.
+    pub fn new(redaction: Option<RedactionKey>, head: Option<HeadSigner>) -> Self {
+        Self { redaction, head, from_record: false }
+    }
+}
+
 /// Judges one call that is not a query. Pure: reads `state`, writes nothing.
-pub fn evaluate(state: &impl Read, call: &Call, at: Stamp, entropy: Entropy) -> Result<Outcome, Reject> {
+pub fn evaluate(state: &impl Read, call: &Call, at: Stamp, entropy: Entropy, keys: &Keys) -> Result<Outcome, Reject> {
     let meta = state.meta()?;
     let recorder = Recorder::new(&meta, &call.principal, at);
     match &call.op {
-        Op::Decide(body) => decide::decide(state, &meta, recorder, body, entropy),
-        Op::Report(body) => report::report(state, recorder, body),
-        Op::Malformed { operation, request } => Ok(malformed(recorder, operation, request.clone())),
+        Op::Decide(body) => decide::decide(state, &meta, recorder, body, entropy, keys),
+        Op::Report(body) => report::report(state, &meta, recorder, body, keys),
+        Op::Malformed { operation, request } => malformed(state, &meta, recorder, operation, request.clone(), keys),
         Op::ResolveApproval { id, grant, note } => {
-            control::resolve_approval(state, recorder, id, *grant, note.as_deref())
+            approvals::resolve(state, &meta, recorder, id, *grant, note.as_deref())
         }
-        Op::SetKillSwitch { engaged, origin } => control::set_kill_switch(&meta, recorder, *engaged, origin),
-        Op::PublishPolicy { document, expect } => {
-            control::publish_policy(state, &meta, recorder, document, expect.as_deref())
+        Op::ResumeApproval { id, note } => {
+            approvals::resume(state, &meta, recorder, id, note.as_deref(), entropy, keys)
         }
+        Op::RatifyApproval { id, approved, signature } => {
+            approvals::ratify(state, &meta, recorder, id, *approved, signature)
+        }
+        Op::SetMandate(set) => control::set_mandate(state, &meta, recorder, set),
+        Op::SetKillSwitch { engaged, origin, note, scope } => {
+            control::set_kill_switch(&meta, recorder, *engaged, origin, note.as_deref(), scope.as_ref())
+        }
+        Op::PublishPolicy { document, expect, activate } => {
+            policies::publish(state, &meta, recorder, document, expect.as_deref(), *activate, keys)
+        }
+        Op::ActivatePolicy { digest, expect } => {
+            policies::activate(state, &meta, recorder, digest, expect.as_deref(), keys)
+        }
+        Op::DropPolicy { digest } => policies::drop_unused(state, recorder, digest),
+        Op::RecordLocal(body) => local::record(state, &meta, recorder, body, keys),
+        Op::SignHead => control::sign_head(state, &meta, recorder, keys),
+        Op::Notified { up_to } => control::notified(&meta, recorder, *up_to),
         Op::Query(_) => Err(Reject::Internal { detail: "a query is not judged".to_owned() }),
     }
+}
+
+fn label(name: &str, text: &str) -> Result<(), Reject> {
+    if text.len() <= LABEL_BYTES_MAX {
+        return Ok(());
+    }
+    Err(Reject::Invalid { detail: format!("`{name}` is longer than {LABEL_BYTES_MAX} bytes") })
 }
 
 /// Appends entries to the chain that the state ends with.
@@ -102,7 +164,17 @@ impl<'a> Recorder<'a> {
 
 /// Records a body that is not a request, and denies it (AADP §6.3, §10.2). Its request id stays free: nothing was
 /// decided under it.
-fn malformed(mut recorder: Recorder<'_>, operation: &str, request: Malformed) -> Outcome {
+fn malformed(
+    state: &impl Read,
+    meta: &Meta,
+    mut recorder: Recorder<'_>,
+    operation: &str,
+    mut request: Malformed,
+    keys: &Keys,
+) -> Result<Outcome, Reject> {
+    if let Some(policy) = decide::active_policy(state, meta)? {
+        redact::malformed(&mut request, &policy, keys.redaction.as_ref());
+    }
     let detail = request.detail.clone();
     let protocol = request.protocol.unwrap_or(Protocol::LATEST);
     let request_id = request.request_id.clone();
@@ -127,5 +199,5 @@ fn malformed(mut recorder: Recorder<'_>, operation: &str, request: Malformed) ->
             budget: None,
         })
     };
-    recorder.answer(answer)
+    Ok(recorder.answer(answer))
 }

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::exact::Amount;
+use crate::head::SignedHead;
 use crate::ids::{ActionType, ApprovalId, EvidenceIndex, Hash, PermitId, PolicyDigest, Principal, RequestId};
 use crate::reply::{BudgetObject, Obligation, Protocol, Reason, Tier, Verdict};
 use crate::request::{Malformed, Outcome, Source};
@@ -82,6 +83,16 @@ pub enum Body {
     ReportNoted(ReportNoted),
     /// A report that changed nothing.
     ReportRefused(ReportRefused),
+    /// The head of the evidence so far, signed by the node that led.
+    HeadSigned(SignedHead),
+    /// An act that an enforcement point decided by itself while no decision point could be reached.
+    LocalDecision(Box<LocalDecision>),
+    /// The mandate authority spoke about an action type.
+    MandateSet(MandateSet),
+    /// An attempt on an approval that this principal cannot decide.
+    ApprovalRefused(ApprovalRefused),
+    /// Approvers' events were delivered up to a position.
+    Notified(Notified),
     /// A permit's deadline passed without a report.
     ReservationExpired(ReservationEnded),
     /// A report gave the value part of a reservation back.
@@ -104,6 +115,11 @@ impl Body {
             Self::ReportRefused(_) => "report_refused",
             Self::ReservationExpired(_) => "reservation_expired",
             Self::ReservationReleased(_) => "reservation_released",
+            Self::HeadSigned(_) => "head_signed",
+            Self::LocalDecision(_) => "local_decision",
+            Self::MandateSet(_) => "mandate_set",
+            Self::ApprovalRefused(_) => "approval_refused",
+            Self::Notified(_) => "notified",
         }
     }
 }
@@ -122,6 +138,9 @@ pub struct Decided {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub approval_ref: Option<ApprovalId>,
     pub approval_ref_status: ApprovalRefStatus,
+    /// What an approval of this proposal needs.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub approval_terms: Option<ApprovalTerms>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub budget: Option<BudgetObject>,
     /// What was drawn from value budgets.
@@ -141,20 +160,34 @@ pub struct Decided {
     /// Labels that the policy and its parameter rules gave this action.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub effects: Vec<String>,
+    /// Why a request that could be parsed is malformed all the same: `url` (AADP §19).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub malformed_kind: Option<String>,
     pub nominal_tier: Tier,
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub obligations: Vec<Obligation>,
-    /// Exactly as received.
+    /// The declared opaque host that a URL of this request names (AADP §19).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub opaque_class: Option<String>,
+    /// Exactly as received; canonical, with digests in place of values, where `redacted` says so.
     pub params: String,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub parent_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub permit_digest: Option<Hash>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub presented_audience: Option<String>,
     pub rationale: String,
     pub reason: Reason,
+    /// Which fields were replaced by keyed digests before anything was written (AADP §14.1).
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub redacted: Vec<String>,
     /// What a replay must repeat.
     pub request_digest: Hash,
     pub request_id: RequestId,
+    /// The approver who resumed the proposal in the proposer's name (AADP §11.3).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub resumed_by: Option<Principal>,
     /// The proposal whose approval this decision consumed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub resumes: Option<EvidenceIndex>,
@@ -162,9 +195,33 @@ pub struct Decided {
     pub session_id: Option<String>,
     pub source: Source,
     pub trace: Vec<Check>,
+    /// The intent that this decision reverses (AADP §20).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub undo_of: Option<EvidenceIndex>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub undo_until: Option<Stamp>,
+    /// Which canonicaliser read the URLs of this request, where a rule asked for one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub url_canonicalizer: Option<String>,
     pub verdict: Verdict,
+}
+
+/// What a proposal waits for (AADP §11, §11.5). Absent terms are the plain ones: one human, no authority.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovalTerms {
+    /// The mandate authority must ratify.
+    pub authority: bool,
+    /// Only members of this group may grant, as many of them as the policy in force then says.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub group: Option<String>,
+    /// An approver must grant.
+    pub human: bool,
+}
+
+impl Default for ApprovalTerms {
+    fn default() -> Self {
+        Self { authority: false, group: None, human: true }
+    }
 }
 
 /// What became of a presented `approval_ref` (AADP §11.4). Evidence only.
@@ -253,6 +310,9 @@ pub struct ExecResult {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub payload: Option<String>,
     pub permit_digest: Hash,
+    /// Which fields of the report were replaced by keyed digests.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub redacted: Vec<String>,
     pub request_id: RequestId,
     /// `null` for `not_attempted` and `timeout`: nobody knows, or nothing was tried.
     pub success: Option<bool>,
@@ -271,6 +331,8 @@ pub struct ReportNoted {
     pub outcome: Outcome,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub payload: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub redacted: Vec<String>,
     pub request_id: RequestId,
 }
 
@@ -291,6 +353,11 @@ pub struct ReportRefused {
     /// Digest of the presented identifier.
     pub permit_digest: Hash,
     pub reason: Reason,
+    /// The act may have happened and its budget went back: a human must reconcile the two (AADP §9.4).
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub reconcile: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub redacted: Vec<String>,
 }
 
 /// A reservation was released or has expired; `reason` tells which (AADP §9.4).
@@ -317,7 +384,16 @@ pub struct ApprovalTransition {
     pub note: Option<String>,
     /// The entry that opened the approval.
     pub proposal: EvidenceIndex,
+    /// The mandate authority ratified it, now or before.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub ratified: bool,
+    /// The mandate authority's, when this is its answer.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub signature: Option<String>,
     pub to: ApprovalState,
+    /// Everyone who has granted so far, where a group decides.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub votes: Vec<Principal>,
 }
 
 /// The life of an approval (AADP §11.2).
@@ -340,8 +416,34 @@ pub struct KillSwitchSet {
     /// On release: whether the policy changed while it was engaged.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lift: Option<LiftReport>,
+    /// Why, in the operator's words.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub note: Option<String>,
     /// Free label of the operator.
     pub origin: String,
+    /// What it stops; absent for everything.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub scope: Option<SwitchScope>,
+}
+
+/// What a scoped kill switch stops (AADP §7).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "three nouns of the specification")]
+pub enum SwitchScope {
+    ActionType(ActionType),
+    Effect(String),
+    Principal(Principal),
+}
+
+impl std::fmt::Display for SwitchScope {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::ActionType(name) => write!(f, "action_type:{name}"),
+            Self::Effect(label) => write!(f, "effect:{label}"),
+            Self::Principal(name) => write!(f, "principal:{name}"),
+        }
+    }
 }
 
 /// What a release says about the policy during the episode (AADP §7).
@@ -363,16 +465,97 @@ pub struct MalformedRequest {
     pub request: Malformed,
 }
 
-/// A policy became the policy in force.
+/// A step in the life of a policy (AADP §8.1).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyChange {
-    /// SHA-256 of `document`.
+    /// SHA-256 of the canonical form.
     pub digest: PolicyDigest,
-    /// The policy in its canonical form, whole.
-    pub document: String,
+    /// The policy in its canonical form, whole; absent when an entry before holds it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub document: Option<String>,
     /// What was in force before.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub previous: Option<PolicyDigest>,
+    /// What happened to it.
+    pub step: PolicyStep,
+}
+
+/// What happened to a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PolicyStep {
+    /// It is in force from here.
+    Activated,
+    /// It was never used, and is no longer kept.
+    Dropped,
+    /// It is kept, and not in force.
+    Published,
+}
+
+/// An act that an enforcement point decided by itself (AADP §16): never a verdict of this decision point.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the members of the enforcement point's record")]
+pub struct LocalDecision {
+    pub action_type: ActionType,
+    pub completed_at: Stamp,
+    /// When the enforcement point decided, by its own clock.
+    pub decided_at: Stamp,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub error: Option<String>,
+    pub mode: LocalMode,
+    pub outcome: Outcome,
+    /// In canonical form.
+    pub params: String,
+    /// The policy that the enforcement point's list came from.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub policy: Option<PolicyDigest>,
+    pub rationale: String,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub redacted: Vec<String>,
+    pub request_id: RequestId,
+    pub source: Source,
+}
+
+/// Under which mode an enforcement point acted alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the table of AADP §16 is the documentation")]
+pub enum LocalMode {
+    FailOpen,
+    FailStatic,
+}
+
+/// The standing word of the mandate authority about an action type (AADP §11.5).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MandateSet {
+    /// About what.
+    pub action_type: ActionType,
+    /// Denied until the authority says otherwise; else each request waits for it.
+    pub denied: bool,
+    /// Above every number that the authority used before for this action type.
+    pub serial: u64,
+    /// Ed25519, hex, over the statement.
+    pub signature: String,
+}
+
+/// Someone tried to decide an approval that was not theirs to decide (AADP §11.5).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovalRefused {
+    /// Which.
+    pub approval_id: ApprovalId,
+    /// What was tried: `grant`, `ratify`.
+    pub attempt: String,
+    /// Why it failed.
+    pub detail: String,
+    /// The entry that opened the approval.
+    pub proposal: EvidenceIndex,
+}
+
+/// Approvers' events were delivered to the webhook.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notified {
+    /// Everything up to here.
+    pub up_to: EvidenceIndex,
 }
 
 /// A request id was used again for something else (AADP §12).

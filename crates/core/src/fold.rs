@@ -4,16 +4,19 @@
 
 use std::sync::Arc;
 
-use crate::event::{ApprovalState, Body, Decided, Draw, Event, KillSwitchSet, PolicyChange};
+use crate::evaluate::{local_digest, local_key, minute_draw, open_key, permit_of};
+use crate::event::{ApprovalState, Body, Decided, Draw, Event, ExecResult, KillSwitchSet, PolicyChange, PolicyStep};
 use crate::evidence;
 use crate::exact::Amount;
-use crate::ids::{Hash, PermitId};
+use crate::ids::{EvidenceIndex, Hash, PermitId};
 use crate::json;
+use crate::merkle;
 use crate::policy::{PolicySet, Window};
 use crate::reply::Verdict;
+use crate::request::Outcome;
 use crate::state::{
-    ApprovalRecord, Counter, CounterKey, KillSwitch, Meta, Overlay, PermitRecord, PermitStatus, Read, ReadError,
-    RequestRecord, Spent,
+    ApprovalRecord, Counter, CounterKey, KillSwitch, Mandate, Meta, Overlay, PermitRecord, PermitStatus, PolicyRecord,
+    Read, ReadError, RequestRecord, Spent, Tree,
 };
 
 /// Adds one event to the state.
@@ -26,13 +29,17 @@ pub fn fold<R: Read>(state: &mut Overlay<R>, event: &Event) -> Result<(), ReadEr
             decision(state, &mut meta, event, decided)?;
             intent(state, &mut meta, event, decided)?;
         }
-        Body::ExecResult(_) => result(state, &mut meta, event.permit_id.as_ref())?,
+        Body::ExecResult(found) => result(state, &mut meta, event.permit_id.as_ref(), found)?,
         Body::ReservationReleased(ended) => release(state, event.permit_id.as_ref(), &ended.released)?,
-        Body::ReservationExpired(_) => expiry(state, &mut meta, event.permit_id.as_ref())?,
+        Body::ReservationExpired(ended) => expiry(state, &mut meta, event.permit_id.as_ref(), &ended.released)?,
         Body::ApprovalTransition(change) => {
             if let Some(mut approval) = state.approval(&change.approval_id)? {
-                leave_pending(&mut meta, approval.state);
-                approval.state = change.to;
+                approval.votes.clone_from(&change.votes);
+                approval.ratified = change.ratified;
+                if change.to != ApprovalState::Pending {
+                    leave_pending(state, &mut meta, &approval)?;
+                    approval.state = change.to;
+                }
                 if matches!(change.to, ApprovalState::Approved | ApprovalState::Denied) {
                     approval.decided_by = Some(entry.principal.clone());
                     approval.decided_at = Some(entry.at);
@@ -42,14 +49,45 @@ pub fn fold<R: Read>(state: &mut Overlay<R>, event: &Event) -> Result<(), ReadEr
             }
         }
         Body::KillSwitch(set) => kill_switch(&mut meta, event, set),
-        Body::PolicyChange(change) => policy_change(state, &mut meta, change),
-        Body::MalformedRequest(_) | Body::ReplayMismatch(_) | Body::ReportNoted(_) | Body::ReportRefused(_) => {}
+        Body::PolicyChange(change) => policy_change(state, &mut meta, event, change)?,
+        Body::ReportRefused(refused) => meta.late_reports = meta.late_reports.saturating_add(refused.reconcile.into()),
+        Body::MandateSet(set) => {
+            let mandate = Mandate { denied: set.denied, serial: set.serial };
+            Arc::make_mut(&mut meta.mandates).insert(set.action_type.clone(), mandate);
+        }
+        Body::LocalDecision(local) => {
+            let record = RequestRecord {
+                digest: local_digest(local),
+                index: entry.index,
+                permit_id: None,
+                principal: entry.principal.clone(),
+            };
+            state.put_request(local_key(&local.request_id), record);
+        }
+        Body::Notified(delivered) => meta.notified = meta.notified.max(delivered.up_to),
+        Body::MalformedRequest(_)
+        | Body::ReplayMismatch(_)
+        | Body::ReportNoted(_)
+        | Body::HeadSigned(_)
+        | Body::ApprovalRefused(_) => {}
     }
+    grow_tree(state, &meta, event)?;
     meta.last_stamp = meta.last_stamp.max(entry.at);
     meta.next_index = entry.index.next();
     meta.chain_head = evidence::hash(&event.bytes);
     state.put_entry(entry.index, event.bytes.clone());
     state.put_meta(meta);
+    Ok(())
+}
+
+/// Adds the entry's leaf to the tree over the entries (RFC 6962).
+fn grow_tree<R: Read>(state: &mut Overlay<R>, meta: &Meta, event: &Event) -> Result<(), ReadError> {
+    let index = event.entry.index.0.saturating_sub(1);
+    let leaf = merkle::leaf_hash(&evidence::hash(&event.bytes));
+    let before = (index > 0).then(|| merkle::leaf_hash(&meta.chain_head));
+    for (node, hash) in merkle::appended(&Tree(&*state), index, leaf, before)? {
+        state.put_merkle(node, hash);
+    }
     Ok(())
 }
 
@@ -71,15 +109,19 @@ fn decision<R: Read>(
     if let (Some(id), Some(_)) = (&decided.approval_ref, decided.resumes)
         && let Some(mut approval) = state.approval(id)?
     {
-        leave_pending(meta, approval.state);
+        leave_pending(state, meta, &approval)?;
         approval.state = ApprovalState::Consumed;
         approval.consumed_by = Some(entry.index);
+        approval.resumed_request = decided.resumed_by.as_ref().map(|_| decided.request_id.clone());
         state.put_approval(id.clone(), approval);
     }
     if let (Verdict::Propose, Some(id), Some(deadline)) =
         (decided.verdict, &decided.approval_id, decided.approval_deadline)
     {
         meta.pending_approvals = meta.pending_approvals.saturating_add(1);
+        let open = open_key(&decided.action_type, &entry.principal);
+        change_open(state, open, |count| count.checked_add(Amount::ONE).unwrap_or(count))?;
+        reserve(state, &minute_draw(&decided.action_type, &entry.principal, entry.at))?;
         let params_digest = json::parse(decided.params.as_bytes()).map_or_else(
             |_| Hash::of(decided.params.as_bytes()),
             |params| Hash::of(json::canonical(&params).as_bytes()),
@@ -103,6 +145,11 @@ fn decision<R: Read>(
             reason: decided.reason,
             request_id: decided.request_id.clone(),
             state: ApprovalState::Pending,
+            terms: decided.approval_terms.clone().unwrap_or_default(),
+            votes: Vec::new(),
+            ratified: false,
+            resumed_request: None,
+            redacted: decided.redacted.iter().filter(|path| path.starts_with("params.")).cloned().collect(),
         };
         state.put_approval(id.clone(), approval);
     }
@@ -125,12 +172,37 @@ fn intent<R: Read>(state: &mut Overlay<R>, meta: &mut Meta, event: &Event, decid
         principal: entry.principal.clone(),
         request_id: decided.request_id.clone(),
         status: PermitStatus::Held,
+        effects: decided.effects.clone(),
+        outcome: None,
+        undo_until: decided.undo_until,
+        undone_by: None,
+        undo_of: decided.undo_of,
     };
+    link_undo(state, decided.undo_of, Some(entry.index))?;
     state.put_permit(permit_id.clone(), permit);
     Ok(())
 }
 
-fn result<R: Read>(state: &mut Overlay<R>, meta: &mut Meta, permit_id: Option<&PermitId>) -> Result<(), ReadError> {
+/// Marks the intent `of` as reversed by `by`, or as not reversed after all.
+fn link_undo<R: Read>(
+    state: &mut Overlay<R>,
+    of: Option<EvidenceIndex>,
+    by: Option<EvidenceIndex>,
+) -> Result<(), ReadError> {
+    let Some(of) = of else { return Ok(()) };
+    if let Some((id, mut original)) = permit_of(&*state, of)? {
+        original.undone_by = by;
+        state.put_permit(id, original);
+    }
+    Ok(())
+}
+
+fn result<R: Read>(
+    state: &mut Overlay<R>,
+    meta: &mut Meta,
+    permit_id: Option<&PermitId>,
+    found: &ExecResult,
+) -> Result<(), ReadError> {
     let Some((permit_id, mut permit)) = open_permit(state, permit_id)? else { return Ok(()) };
     for draw in std::mem::take(&mut permit.draws) {
         change(state, &draw, |spent| {
@@ -140,6 +212,11 @@ fn result<R: Read>(state: &mut Overlay<R>, meta: &mut Meta, permit_id: Option<&P
     }
     if permit.status == PermitStatus::Held {
         permit.status = PermitStatus::Settled;
+    }
+    permit.outcome = Some(found.outcome);
+    if found.outcome == Outcome::NotAttempted || found.no_effect {
+        // Nothing was reversed, so it still can be.
+        link_undo(state, permit.undo_of, None)?;
     }
     meta.open_permits = meta.open_permits.saturating_sub(1);
     state.put_permit(permit_id, permit);
@@ -160,13 +237,25 @@ fn release<R: Read>(state: &mut Overlay<R>, permit_id: Option<&PermitId>, releas
     Ok(())
 }
 
-fn expiry<R: Read>(state: &mut Overlay<R>, meta: &mut Meta, permit_id: Option<&PermitId>) -> Result<(), ReadError> {
+/// Gives the named draws back and keeps the rest spent.
+fn expiry<R: Read>(
+    state: &mut Overlay<R>,
+    meta: &mut Meta,
+    permit_id: Option<&PermitId>,
+    released: &[Draw],
+) -> Result<(), ReadError> {
     let Some((permit_id, mut permit)) = open_permit(state, permit_id)? else { return Ok(()) };
     for draw in std::mem::take(&mut permit.draws) {
-        change(state, &draw, |spent| spent.reserved = spent.reserved.minus_clamped(draw.amount))?;
+        change(state, &draw, |spent| {
+            spent.reserved = spent.reserved.minus_clamped(draw.amount);
+            if !released.contains(&draw) {
+                spent.settled = spent.settled.checked_add(draw.amount).unwrap_or(spent.settled);
+            }
+        })?;
     }
     permit.status = PermitStatus::Expired;
     meta.open_permits = meta.open_permits.saturating_sub(1);
+    link_undo(state, permit.undo_of, None)?;
     state.put_permit(permit_id, permit);
     Ok(())
 }
@@ -241,33 +330,95 @@ fn counter_key(draw: &Draw) -> CounterKey {
     CounterKey { budget: draw.budget.clone(), window: draw.window.clone(), scope: draw.scope.clone() }
 }
 
-fn leave_pending(meta: &mut Meta, state: ApprovalState) {
-    if state == ApprovalState::Pending {
+fn leave_pending<R: Read>(state: &mut Overlay<R>, meta: &mut Meta, approval: &ApprovalRecord) -> Result<(), ReadError> {
+    if approval.state == ApprovalState::Pending {
         meta.pending_approvals = meta.pending_approvals.saturating_sub(1);
+        let open = open_key(&approval.action_type, &approval.proposer);
+        change_open(state, open, |count| count.minus_clamped(Amount::ONE))?;
     }
+    Ok(())
+}
+
+fn change_open<R: Read>(
+    state: &mut Overlay<R>,
+    key: CounterKey,
+    with: impl FnOnce(Amount) -> Amount,
+) -> Result<(), ReadError> {
+    let mut counter = state.counter(&key)?.unwrap_or_default();
+    let open = counter.buckets.entry(0).or_default();
+    open.reserved = with(open.reserved);
+    state.put_counter(key, counter);
+    Ok(())
 }
 
 fn kill_switch(meta: &mut Meta, event: &Event, set: &KillSwitchSet) {
-    let continued = set.engaged && meta.kill_switch.engaged;
-    let before = std::mem::take(&mut meta.kill_switch);
-    meta.kill_switch = KillSwitch {
+    match &set.scope {
+        None => {
+            let before = std::mem::take(&mut meta.kill_switch);
+            meta.kill_switch = switched(before, meta, event, set);
+        }
+        Some(scope) => {
+            let found = meta.switches.iter().position(|(other, _)| other == scope);
+            let switches = Arc::make_mut(&mut meta.switches);
+            let before = found.map(|at| switches.remove(at).1).unwrap_or_default();
+            if set.engaged {
+                let now = switched(before, meta, event, set);
+                Arc::make_mut(&mut meta.switches).push((scope.clone(), now));
+            }
+        }
+    }
+}
+
+/// Engaging again while engaged keeps the first moment and what happened since (AADP §7).
+fn switched(before: KillSwitch, meta: &Meta, event: &Event, set: &KillSwitchSet) -> KillSwitch {
+    let continued = set.engaged && before.engaged;
+    KillSwitch {
         engaged: set.engaged,
         by: Some(event.entry.principal.clone()),
         origin: Some(set.origin.clone()),
+        note: set.note.clone(),
         since: if continued { before.since } else { Some(event.entry.at) },
         baseline: if continued { before.baseline } else { meta.active_policy.clone().filter(|_| set.engaged) },
         policy_changed: continued && before.policy_changed,
-    };
+    }
 }
 
-fn policy_change<R: Read>(state: &mut Overlay<R>, meta: &mut Meta, change: &PolicyChange) {
-    if meta.kill_switch.engaged && meta.active_policy.as_ref() != Some(&change.digest) {
-        meta.kill_switch.policy_changed = true;
+fn policy_change<R: Read>(
+    state: &mut Overlay<R>,
+    meta: &mut Meta,
+    event: &Event,
+    change: &PolicyChange,
+) -> Result<(), ReadError> {
+    let entry = &event.entry;
+    if change.step == PolicyStep::Dropped {
+        state.put_policy_record(change.digest.clone(), None);
+        return Ok(());
     }
-    meta.active_policy = Some(change.digest.clone());
+    let activated = change.step == PolicyStep::Activated;
+    if activated && meta.active_policy.as_ref() != Some(&change.digest) {
+        meta.kill_switch.policy_changed |= meta.kill_switch.engaged;
+        if !meta.switches.is_empty() {
+            Arc::make_mut(&mut meta.switches).iter_mut().for_each(|(_, switch)| switch.policy_changed = true);
+        }
+    }
+    let known = state.policy_record(&change.digest)?;
+    let mut record = known.unwrap_or_else(|| PolicyRecord {
+        at: entry.at,
+        by: entry.principal.clone(),
+        index: entry.index,
+        used: false,
+    });
+    record.used |= activated;
+    state.put_policy_record(change.digest.clone(), Some(record));
+    if activated {
+        meta.active_policy = Some(change.digest.clone());
+    }
     // A document that this version cannot compile stays readable in evidence; this node then answers decides as
     // unavailable when it leads, until the policy is published again. Never another verdict than other nodes.
-    if let Ok(policy) = PolicySet::from_canonical(&change.document) {
+    if let Some(document) = &change.document
+        && let Ok(policy) = PolicySet::from_canonical(document)
+    {
         state.put_policy(change.digest.clone(), Arc::new(policy));
     }
+    Ok(())
 }

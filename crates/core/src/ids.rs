@@ -77,6 +77,18 @@ impl RequestId {
     }
 }
 
+impl RequestId {
+    /// A new version 4 UUID from 128 random bits.
+    pub fn from_random(mut bits: [u8; 16]) -> Self {
+        let [.., six, _, eight, _, _, _, _, _, _, _] = &mut bits;
+        *six = (*six & 0x0f) | 0x40;
+        *eight = (*eight & 0x3f) | 0x80;
+        let digits = hex(&bits);
+        let part = |from: usize, to: usize| digits.get(from..to).unwrap_or_default();
+        Self(format!("{}-{}-{}-{}-{}", part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32)))
+    }
+}
+
 impl PermitId {
     /// A new identifier from 128 random bits.
     pub fn from_random(bits: [u8; 16]) -> Self {
@@ -103,6 +115,8 @@ pub struct Entropy {
     pub permit: [u8; 16],
     /// Becomes the approval identifier, if one is opened.
     pub approval: [u8; 16],
+    /// Becomes the request identifier of a resumption that the decision point drives.
+    pub request: [u8; 16],
 }
 
 /// Position of an entry in the evidence, from 1. On the wire: `aud-<ordinal>`.

@@ -7,7 +7,7 @@
 //!
 //! Absent on purpose: IO, async, clocks, randomness and binary floats. The same log gives the same bytes on every
 //! node. Rooms in reading order: [`request`], [`policy`], [`state`], [`evaluate`], [`event`], [`fold`],
-//! [`evidence`], [`op`].
+//! [`evidence`], [`merkle`], [`head`], [`redact`], [`op`].
 
 pub mod cluster;
 pub mod evaluate;
@@ -15,12 +15,15 @@ pub mod event;
 pub mod evidence;
 pub mod exact;
 pub mod fold;
+pub mod head;
 pub mod ids;
 pub mod json;
 pub mod limits;
+pub mod merkle;
 pub mod op;
 pub mod policy;
 pub mod query;
+pub mod redact;
 pub mod reply;
 pub mod request;
 pub mod stamp;

@@ -55,3 +55,29 @@ pub const PATTERN_COMPILED_BYTES_MAX: usize = 1 << 18;
 
 /// Evidence and approvals of one page, in bytes; one record more may exceed it. A page travels between nodes whole.
 pub const PAGE_BYTES_MAX: usize = 8 << 20;
+
+/// Scoped kill switches that are engaged at once: each is checked for every decision.
+pub const SCOPED_SWITCHES_MAX: usize = 256;
+
+/// Action types about which the mandate authority has a standing word: all of them are in memory on every node.
+pub const MANDATES_MAX: usize = 4096;
+
+/// Proposals of one principal for one action type that may wait for a human at once, where the policy names no other
+/// number: more than anyone reads, few enough that a flood stops early (AADP case 134).
+pub const PENDING_PER_PRINCIPAL_DEFAULT: u64 = 1000;
+
+/// Members of one group of approvers.
+pub const GROUP_MEMBERS_MAX: usize = 256;
+
+/// Local decisions of one delivery.
+pub const LOCAL_DECISIONS_MAX: usize = 64;
+
+/// Entries that one page of a search looks at, matching or not.
+pub const SEARCHED_ENTRIES_MAX: usize = 4096;
+
+/// Paths of one action type that are redacted.
+pub const REDACTED_PATHS_MAX: usize = 64;
+
+/// Longest URL that is canonicalised (AADP §19). Browsers and servers stop near here; canonicalising is where every
+/// decision waits.
+pub const URL_BYTES_MAX: usize = 8 << 10;

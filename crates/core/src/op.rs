@@ -3,13 +3,16 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{ApprovalState, BudgetKind, Draw, LiftReport};
+use crate::event::{ApprovalState, BudgetKind, Draw, LiftReport, MandateSet, SwitchScope};
 use crate::exact::Amount;
+use crate::head::SignedHead;
 use crate::ids::{ActionType, ApprovalId, EvidenceIndex, Hash, PermitId, PolicyDigest, Principal, RequestId};
-use crate::policy::Mistake;
-use crate::reply::{DecideReply, Reason, ReportReply, Tier};
+use crate::merkle::MerkleError;
+use crate::policy::{Bounds, Mistake};
+use crate::reply::{BudgetObject, DecideReply, Reason, ReportReply, Tier, Verdict};
 use crate::request::Malformed;
 use crate::stamp::Stamp;
+use crate::state::ReadError;
 
 /// One call by an authenticated principal whose role was checked at the door.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,19 +47,65 @@ pub enum Op {
         /// The approver's words.
         note: Option<String>,
     },
+    /// Grants an approval and, when nothing else is missing, decides its proposal again in the proposer's name (AADP
+    /// §11.3). An approval that is granted already is only resumed.
+    ResumeApproval {
+        /// Which.
+        id: ApprovalId,
+        /// The approver's words.
+        note: Option<String>,
+    },
+    /// The mandate authority's answer to one approval (AADP §11.5).
+    RatifyApproval {
+        /// Which.
+        id: ApprovalId,
+        /// Approved or disapproved.
+        approved: bool,
+        /// Ed25519 over the statement, hex.
+        signature: String,
+    },
+    /// The mandate authority's standing word about an action type.
+    SetMandate(MandateSet),
     /// Engages or releases the kill switch.
     SetKillSwitch {
         /// On or off.
         engaged: bool,
         /// Free label.
         origin: String,
+        /// Why.
+        note: Option<String>,
+        /// What it stops; everything without one.
+        scope: Option<SwitchScope>,
     },
-    /// Checks, publishes and activates a policy document.
+    /// Checks a policy document, keeps it and, unless told otherwise, puts it in force.
     PublishPolicy {
         /// YAML, either dialect.
         document: String,
         /// Publish only if this is the policy in force; `Some("none")` means that none may be.
         expect: Option<String>,
+        /// Whether it is in force from here.
+        activate: bool,
+    },
+    /// Puts a kept policy in force: forward, or back.
+    ActivatePolicy {
+        /// Which.
+        digest: PolicyDigest,
+        /// Only if this is the policy in force.
+        expect: Option<String>,
+    },
+    /// Forgets a policy that no entry was ever judged by.
+    DropPolicy {
+        /// Which.
+        digest: PolicyDigest,
+    },
+    /// `POST /v1/local`: what an enforcement point did by itself (AADP §16); the body as received.
+    RecordLocal(#[serde(with = "body")] Vec<u8>),
+    /// Signs the head of the evidence and records it.
+    SignHead,
+    /// Approvers' events were delivered.
+    Notified {
+        /// Everything up to here.
+        up_to: EvidenceIndex,
     },
     /// Reads; answered by the leader after it has confirmed that it still leads.
     Query(Query),
@@ -81,6 +130,11 @@ pub enum Query {
     Policy {
         digest: Option<PolicyDigest>,
     },
+    /// All kept policies, by digest.
+    Policies {
+        after: Option<PolicyDigest>,
+        limit: u32,
+    },
     Evidence {
         index: EvidenceIndex,
     },
@@ -89,6 +143,30 @@ pub enum Query {
         after: EvidenceIndex,
         limit: u32,
     },
+    /// Entries behind `after` that match, oldest first. One page looks at a bounded number of entries.
+    EvidenceFind {
+        after: EvidenceIndex,
+        limit: u32,
+        filter: EvidenceFilter,
+    },
+    /// That an entry is under the head of `size` entries (RFC 9162).
+    InclusionProof {
+        index: EvidenceIndex,
+        size: u64,
+    },
+    /// That the head of `to` entries continues the head of `from`.
+    ConsistencyProof {
+        from: u64,
+        to: u64,
+    },
+    /// Whether the caller may start the act of a permit now.
+    CheckPermit {
+        permit_id: PermitId,
+    },
+    /// What an enforcement point may decide by itself while no decision point can be reached (AADP §16).
+    StaticActions,
+    /// How far approvers' events were delivered.
+    Notified,
     /// Permits without a report.
     Intents {
         after: Option<EvidenceIndex>,
@@ -106,6 +184,25 @@ impl Op {
     pub fn is_query(&self) -> bool {
         matches!(self, Self::Query(_))
     }
+}
+
+/// Which entries a search wants; absent members match everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the facts of an entry that can be asked for")]
+pub struct EvidenceFilter {
+    pub since: Option<Stamp>,
+    /// Not included.
+    pub until: Option<Stamp>,
+    pub kind: Option<String>,
+    pub action_type: Option<ActionType>,
+    pub principal: Option<Principal>,
+    pub verdict: Option<Verdict>,
+    pub reason: Option<String>,
+    pub request_id: Option<RequestId>,
+    /// Digest of the permit: evidence never shows the permit itself.
+    pub permit: Option<Hash>,
+    /// Only reports that came too late and ask for a human's reconciliation.
+    pub reconcile: bool,
 }
 
 /// Where a listing of counters goes on.
@@ -129,8 +226,21 @@ pub enum Answer {
     KillSwitch(KillSwitchView),
     PolicyPublished(PolicyPublished),
     Policy(PolicyView),
+    Policies(Vec<PolicyFacts>),
+    PolicyDropped(PolicyDropped),
     Evidence(EvidenceView),
     EvidenceTail(Vec<EvidenceView>),
+    EvidencePage(EvidencePage),
+    Head(SignedHeadView),
+    Proof(ProofView),
+    Permit(PermitCheck),
+    Static(StaticActions),
+    Local(LocalRecorded),
+    Mandate(MandateView),
+    /// How far approvers' events were delivered.
+    Notified(EvidenceIndex),
+    /// An attempt that is on record and has no other answer. Who receives it tells the caller the reject.
+    Refused(Reject),
     Intents(Vec<IntentView>),
     Budgets(Vec<BudgetView>),
 }
@@ -157,6 +267,24 @@ pub struct ApprovalView {
     pub decided_at: Option<Stamp>,
     pub note: Option<String>,
     pub consumed_by: Option<EvidenceIndex>,
+    /// What the act draws from value budgets, as far as it can be told now.
+    pub cost: Option<Amount>,
+    /// What the budgets that it draws on have left now.
+    pub budgets: Vec<BudgetObject>,
+    /// The group that decides, if one does.
+    pub group: Option<String>,
+    /// How many of them must grant.
+    pub quorum: u32,
+    /// Who has granted so far.
+    pub votes: Vec<Principal>,
+    /// The mandate authority must ratify it.
+    pub needs_authority: bool,
+    /// It did.
+    pub ratified: bool,
+    /// The request id of the resumption that an approver drove.
+    pub resumed_request: Option<RequestId>,
+    /// Which fields only digests are kept of.
+    pub redacted: Vec<String>,
 }
 
 /// The kill switch, and on release what happened to the policy meanwhile (AADP §7).
@@ -168,18 +296,29 @@ pub struct KillSwitchView {
     pub by: Option<Principal>,
     pub origin: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub note: Option<String>,
+    /// What it stops; absent for everything.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub scope: Option<SwitchScope>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub policy: Option<LiftReport>,
+    /// On a read of the global switch: the scoped ones that are engaged.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub scoped: Vec<KillSwitchView>,
     /// The entry that recorded this change; absent on a read.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub evidence_id: Option<String>,
 }
 
-/// A policy was checked, published and activated.
+/// A policy was checked and kept, and perhaps put in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the facts of a publication")]
 pub struct PolicyPublished {
     pub digest: PolicyDigest,
     pub previous: Option<PolicyDigest>,
+    /// Whether it is in force.
+    pub active: bool,
+    /// The entry that recorded it; the one that did so before, when this changed nothing.
     #[serde(with = "crate::reply::evidence_id")]
     pub evidence_id: EvidenceIndex,
     /// Things that load but may not be meant.
@@ -194,6 +333,114 @@ pub struct PolicyView {
     pub active: bool,
     /// The canonical form: JSON text whose SHA-256 is the digest.
     pub document: String,
+}
+
+/// One kept policy in a listing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the facts of a policy")]
+pub struct PolicyFacts {
+    pub digest: PolicyDigest,
+    pub active: bool,
+    /// Whether an entry may have been judged by it: then it is kept for ever.
+    pub used: bool,
+    pub published_at: Stamp,
+    pub published_by: Principal,
+    /// The entry that holds the document.
+    #[serde(with = "crate::reply::evidence_id")]
+    pub evidence_id: EvidenceIndex,
+}
+
+/// A policy is no longer kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the facts of a policy")]
+pub struct PolicyDropped {
+    pub digest: PolicyDigest,
+    #[serde(with = "crate::reply::evidence_id")]
+    pub evidence_id: EvidenceIndex,
+}
+
+/// A page of a search through the evidence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EvidencePage {
+    /// What matched.
+    pub entries: Vec<EvidenceView>,
+    /// Where the search goes on; absent at the end. A page may be empty and have more behind it.
+    pub next: Option<EvidenceIndex>,
+}
+
+/// A signed head and the entry that records it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the two say it")]
+pub struct SignedHeadView {
+    pub signed: SignedHead,
+    #[serde(with = "crate::reply::evidence_id")]
+    pub evidence_id: EvidenceIndex,
+}
+
+/// A Merkle proof (RFC 9162): the hashes, and the root that they lead to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the words of RFC 9162")]
+pub struct ProofView {
+    pub path: Vec<Hash>,
+    pub root: Hash,
+    pub size: u64,
+    /// The leaf hash of an inclusion proof, the older root of a consistency proof.
+    pub start: Hash,
+}
+
+/// Whether a permit may be acted on now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PermitCheck {
+    /// Act, or do not start.
+    pub usable: bool,
+    /// Why not: `unknown`, `expired`, `reported`, `kill_switch`. A foreign permit is unknown.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reason: Option<String>,
+    /// Until when.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub deadline: Option<Stamp>,
+    /// The intent.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub evidence_id: Option<String>,
+}
+
+/// What an enforcement point may decide alone (AADP §16).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StaticActions {
+    /// The policy that it was derived from.
+    pub policy: Option<PolicyDigest>,
+    /// When.
+    pub as_of: Stamp,
+    /// Unbudgeted actions of tier 0 and 1 that nothing but their arguments decides.
+    pub actions: Vec<StaticAction>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "the members of the policy")]
+pub struct StaticAction {
+    pub action_type: ActionType,
+    pub tier: Tier,
+    pub params: Bounds,
+}
+
+/// Local decisions are on record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LocalRecorded {
+    /// One for each, in their order; an entry that came before has its first id.
+    pub evidence_ids: Vec<String>,
+}
+
+/// The standing word of the mandate authority.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the statement and where it is on record")]
+pub struct MandateView {
+    pub action_type: ActionType,
+    pub denied: bool,
+    pub serial: u64,
+    #[serde(with = "crate::reply::evidence_id")]
+    pub evidence_id: EvidenceIndex,
 }
 
 /// One evidence entry.
@@ -221,6 +468,7 @@ pub struct IntentView {
     pub at: Stamp,
     pub deadline: Stamp,
     pub draws: Vec<Draw>,
+    pub effects: Vec<String>,
 }
 
 /// One counter of one budget in its current window.
@@ -310,9 +558,20 @@ impl Reject {
     }
 }
 
-impl From<crate::state::ReadError> for Reject {
-    fn from(error: crate::state::ReadError) -> Self {
+impl From<ReadError> for Reject {
+    fn from(error: ReadError) -> Self {
         Self::Unavailable { detail: error.to_string() }
+    }
+}
+
+impl From<MerkleError<ReadError>> for Reject {
+    fn from(error: MerkleError<ReadError>) -> Self {
+        match error {
+            MerkleError::Beyond { asked, size } => {
+                Self::Invalid { detail: format!("`{asked}` is beyond the evidence, which has {size} entries") }
+            }
+            other => ReadError::from(other).into(),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! Absent on purpose: code. A policy is data, and the same data judges the same way on every node.
 
 mod load;
+pub mod url;
 mod yaml;
 
 pub use load::{Loaded, load};
@@ -20,6 +21,7 @@ use crate::ids::{PolicyDigest, hex};
 use crate::limits::{MATCHED_BYTES_MAX, PATTERN_COMPILED_BYTES_MAX, ROLLING_BUCKETS};
 use crate::reply::Tier;
 use crate::stamp::{Calendar, Stamp, format_duration, parse_duration_ms};
+use url::{CompiledUrlRule, UrlRule};
 
 /// How the canonical form is rendered: part of it, so that a new rendering is not taken for new rules.
 const SCHEME: &str = "placet/policy/1";
@@ -49,12 +51,20 @@ pub struct Document {
     pub actions: BTreeMap<String, Action>,
     /// How long a proposal may wait for a human and its approval for use.
     pub approval_ttl_ms: i64,
+    /// Groups of approvers, by name.
+    pub approvers: BTreeMap<String, Group>,
     /// By name.
     pub budgets: BTreeMap<String, Budget>,
     /// By label.
     pub effects: BTreeMap<String, Effect>,
-    /// How long a permit may wait for its report.
+    /// How long a permit may wait for its act.
     pub execute_within_ms: i64,
+    /// Whether an expired permit leaves its calls counted (AADP §9.4); its amounts always go back.
+    pub expiry_keeps_rate: bool,
+    /// The mandate authority's Ed25519 key, 64 hex digits (AADP §11.5).
+    pub mandate_authority: Option<String>,
+    /// How long after a permit's deadline its report is still taken: the act may have begun in time (AADP §25).
+    pub report_grace_ms: i64,
     /// How this form is rendered.
     pub scheme: String,
     /// IANA name; calendar windows begin at its midnight.
@@ -66,7 +76,7 @@ pub struct Document {
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the table of AADP §8.1 is the documentation")]
 pub struct Action {
-    pub approval_ttl_ms: Option<i64>,
+    pub approval: ApprovalRules,
     pub bounds: Bounds,
     pub compensating_command: Option<String>,
     pub cost: Option<Cost>,
@@ -78,8 +88,36 @@ pub struct Action {
     pub execute_within_ms: Option<i64>,
     pub obligations: Vec<ObligationRule>,
     pub param_effects: Vec<ParamEffect>,
+    pub present_bound: Option<String>,
+    /// `params.<name>`, `payload.<name>`, `rationale`, `error`: never written in the clear.
+    pub redact: Vec<String>,
+    pub requires_external_authorization: bool,
     pub tier: Tier,
     pub undo_window_ms: i64,
+}
+
+/// How proposals of an action type are decided (AADP §11).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApprovalRules {
+    /// Who decides; without one, any approver.
+    pub group: Option<String>,
+    /// Proposals of one principal in any minute.
+    pub per_minute: Option<u64>,
+    /// Proposals of one principal that may wait at once.
+    pub per_principal: Option<u64>,
+    /// How long a proposal may wait for a human and its approval for use.
+    pub ttl_ms: Option<i64>,
+}
+
+/// People who decide together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Group {
+    /// Their principals.
+    pub members: Vec<String>,
+    /// How many of them must grant.
+    pub quorum: u32,
 }
 
 /// What the arguments must look like (AADP §8.2).
@@ -130,7 +168,9 @@ pub struct ParamEffect {
     pub add_effects: Vec<String>,
     pub param: String,
     /// A regular expression over the whole string form.
-    pub pattern: String,
+    pub pattern: Option<String>,
+    /// A rule about the argument as a URL (AADP §19).
+    pub url: Option<UrlRule>,
 }
 
 /// An obligation that every permit of an action carries, beside those that all permits carry (AADP §13).
@@ -223,6 +263,9 @@ pub struct PolicySet {
     calendar: Calendar,
     /// Compiled patterns by their source.
     patterns: BTreeMap<String, Regex>,
+    /// Compiled URL rules by action type and position of the rule.
+    urls: BTreeMap<String, BTreeMap<usize, CompiledUrlRule>>,
+    redacts: bool,
 }
 
 impl PolicySet {
@@ -233,10 +276,23 @@ impl PolicySet {
         let calendar = Calendar::of(&document.timezone)
             .ok_or_else(|| format!("`{}` is not a time zone of the IANA database", document.timezone))?;
         let mut patterns = BTreeMap::new();
-        for action in document.actions.values() {
-            for rule in &action.param_effects {
-                let compiled = compile_pattern(&rule.pattern)?;
-                patterns.insert(rule.pattern.clone(), compiled);
+        let mut urls: BTreeMap<String, BTreeMap<usize, CompiledUrlRule>> = BTreeMap::new();
+        for (name, action) in &document.actions {
+            for (at, rule) in action.param_effects.iter().enumerate() {
+                match (&rule.pattern, &rule.url) {
+                    (Some(pattern), None) => {
+                        patterns.insert(pattern.clone(), compile_pattern(pattern)?);
+                    }
+                    (None, Some(url)) => {
+                        urls.entry(name.clone()).or_default().insert(at, url.compile()?);
+                    }
+                    _ => return Err("a `param_effects` rule has exactly one of `pattern` and `url`".to_owned()),
+                }
+            }
+            if let Some(group) = &action.approval.group
+                && !document.approvers.contains_key(group)
+            {
+                return Err(format!("group `{group}` is not declared"));
             }
             let labels = action.effects.iter().chain(action.param_effects.iter().flat_map(|rule| &rule.add_effects));
             if let Some(label) = labels.clone().find(|label| !document.effects.contains_key(*label)) {
@@ -250,7 +306,8 @@ impl PolicySet {
         }
         let canonical = serde_json::to_string(&document).map_err(|error| error.to_string())?;
         let digest = PolicyDigest::new(hex(&Sha256::digest(canonical.as_bytes())));
-        Ok(Self { document, canonical, digest, calendar, patterns })
+        let redacts = document.actions.values().any(|action| !action.redact.is_empty());
+        Ok(Self { document, canonical, digest, calendar, patterns, urls, redacts })
     }
 
     /// Reads the canonical form back, as the log carries it.
@@ -280,6 +337,16 @@ impl PolicySet {
     /// The calendar of the policy's zone.
     pub fn calendar(&self) -> &Calendar {
         &self.calendar
+    }
+
+    /// The compiled URL rule at position `at` of an action type's `param_effects`.
+    pub fn url_rule(&self, action: &str, at: usize) -> Option<&CompiledUrlRule> {
+        self.urls.get(action)?.get(&at)
+    }
+
+    /// Whether any action type has fields that are never written in the clear.
+    pub fn redacts(&self) -> bool {
+        self.redacts
     }
 
     /// Whether a rule's pattern covers the whole of `text`. Text that is too long to be searched while everyone waits

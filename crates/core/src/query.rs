@@ -1,89 +1,61 @@
 //! Reads for doors, answered from the records of one node.
 //! Absent on purpose: freshness. Who calls has made sure that these records are recent enough.
 
+mod approvals;
+mod evidence;
+mod permits;
+
 use crate::evaluate::window_now;
-use crate::event::BudgetKind;
-use crate::evidence;
+use crate::event::{BudgetKind, SwitchScope};
 use crate::exact::Amount;
-use crate::ids::{EvidenceIndex, PolicyDigest};
+use crate::ids::{PolicyDigest, Principal};
 use crate::limits::PAGE_BYTES_MAX;
-use crate::op::{
-    Answer, ApprovalView, BudgetCursor, BudgetView, EvidenceView, IntentView, KillSwitchView, PolicyView, Query, Reject,
-};
+use crate::op::{Answer, BudgetCursor, BudgetView, KillSwitchView, PolicyFacts, PolicyView, Query, Reject};
 use crate::stamp::Stamp;
-use crate::state::{ApprovalRecord, Counter, CounterKey, List, ReadError};
+use crate::state::{Counter, CounterKey, KillSwitch, List, Meta, ReadError};
 
 /// The most that one page holds, whatever was asked.
 const PAGE_MAX: u32 = 1000;
 
-/// Answers one query at `now`.
-pub fn answer(state: &impl List, query: &Query, now: Stamp) -> Result<Answer, Reject> {
+/// Answers one query of `principal` at `now`.
+pub fn answer(state: &impl List, query: &Query, principal: &Principal, now: Stamp) -> Result<Answer, Reject> {
     let page = |limit: &u32| usize::try_from((*limit).clamp(1, PAGE_MAX)).unwrap_or(1);
     match query {
-        Query::Approvals { all, after, limit } => approvals(state, *all, after.as_ref(), page(limit)),
-        Query::Approval { id } => match state.approval(id)? {
-            Some(approval) => Ok(Answer::Approval(ApprovalView::from(approval))),
-            None => Err(Reject::NotFound { detail: format!("no approval `{id}`") }),
-        },
-        Query::KillSwitch => {
-            let switch = state.meta()?.kill_switch;
-            Ok(Answer::KillSwitch(KillSwitchView {
-                engaged: switch.engaged,
-                since: switch.since,
-                by: switch.by,
-                origin: switch.origin,
-                policy: None,
-                evidence_id: None,
-            }))
-        }
+        Query::Approvals { all, after, limit } => approvals::list(state, *all, after.as_ref(), page(limit), now),
+        Query::Approval { id } => approvals::one(state, id, now),
+        Query::KillSwitch => Ok(Answer::KillSwitch(kill_switch(&state.meta()?))),
         Query::Policy { digest } => policy(state, digest.as_ref()),
+        Query::Policies { after, limit } => policies(state, after.as_ref(), page(limit)),
         Query::Evidence { index } => match state.entry(*index)? {
-            Some(bytes) => Ok(Answer::Evidence(evidence_view(*index, bytes))),
+            Some(bytes) => Ok(Answer::Evidence(evidence::view(*index, bytes))),
             None => Err(Reject::NotFound { detail: format!("no evidence entry `{index}`") }),
         },
-        Query::EvidenceTail { after, limit } => {
-            let views = bounded(
-                *after,
-                page(limit),
-                |view: &EvidenceView| (view.evidence_id, view.entry.len()),
-                |after, few| {
-                    let entries = state.entries(after, few)?;
-                    Ok(entries.into_iter().map(|(index, bytes)| evidence_view(index, bytes)).collect())
-                },
-            )?;
-            Ok(Answer::EvidenceTail(views))
-        }
-        Query::Intents { after, limit } => {
-            let open = state.open_permits(*after, page(limit))?;
-            let views = open.into_iter().map(|(permit_id, permit)| IntentView {
-                permit_id,
-                request_id: permit.request_id,
-                action_type: permit.action_type,
-                principal: permit.principal,
-                evidence_id: permit.index,
-                at: permit.at,
-                deadline: permit.deadline,
-                draws: permit.draws,
-            });
-            Ok(Answer::Intents(views.collect()))
-        }
+        Query::EvidenceTail { after, limit } => evidence::tail(state, *after, page(limit)),
+        Query::EvidenceFind { after, limit, filter } => evidence::find(state, *after, page(limit), filter),
+        Query::InclusionProof { index, size } => evidence::inclusion(state, *index, *size),
+        Query::ConsistencyProof { from, to } => evidence::consistency(state, *from, *to),
+        Query::Intents { after, limit } => permits::open(state, *after, page(limit)),
+        Query::CheckPermit { permit_id } => permits::check(state, permit_id, principal, now),
+        Query::StaticActions => permits::static_actions(state, principal, now),
         Query::Budgets { after, limit } => budgets(state, after.as_ref(), page(limit), now),
+        Query::Notified => Ok(Answer::Notified(state.meta()?.notified)),
     }
 }
 
-fn approvals(
-    state: &impl List,
-    all: bool,
-    after: Option<&crate::ids::ApprovalId>,
-    limit: usize,
-) -> Result<Answer, Reject> {
-    let size = |view: &ApprovalView| (Some(view.approval_id.clone()), view.params.len() + view.rationale.len());
-    let views = bounded(after.cloned(), limit, size, |after, few| {
-        let after = after.as_ref();
-        let found = if all { state.approvals(after, few)? } else { state.open_approvals(after, few)? };
-        Ok(found.into_iter().map(ApprovalView::from).collect())
-    })?;
-    Ok(Answer::Approvals(views))
+fn kill_switch(meta: &Meta) -> KillSwitchView {
+    let view = |switch: &KillSwitch, scope: Option<SwitchScope>| KillSwitchView {
+        engaged: switch.engaged,
+        since: switch.since,
+        by: switch.by.clone(),
+        origin: switch.origin.clone(),
+        note: switch.note.clone(),
+        scope,
+        policy: None,
+        scoped: Vec::new(),
+        evidence_id: None,
+    };
+    let scoped = meta.switches.iter().map(|(scope, switch)| view(switch, Some(scope.clone()))).collect();
+    KillSwitchView { scoped, ..view(&meta.kill_switch, None) }
 }
 
 /// A page that ends at `limit` records or when it is large enough, read a few records at a time: each may be as large
@@ -127,10 +99,17 @@ fn policy(state: &impl List, digest: Option<&PolicyDigest>) -> Result<Answer, Re
     }
 }
 
-fn evidence_view(index: EvidenceIndex, bytes: Vec<u8>) -> EvidenceView {
-    let hash = evidence::hash(&bytes);
-    let entry = String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
-    EvidenceView { evidence_id: index, entry, hash }
+fn policies(state: &impl List, after: Option<&PolicyDigest>, limit: usize) -> Result<Answer, Reject> {
+    let active = state.meta()?.active_policy;
+    let facts = state.policies(after, limit)?.into_iter().map(|(digest, record)| PolicyFacts {
+        active: active.as_ref() == Some(&digest),
+        digest,
+        used: record.used,
+        published_at: record.at,
+        published_by: record.by,
+        evidence_id: record.index,
+    });
+    Ok(Answer::Policies(facts.collect()))
 }
 
 /// The current counter of every budget of the policy in force, and of every scope that has one. A page walks the
@@ -203,27 +182,4 @@ fn scoped(
         }
     }
     Ok(())
-}
-
-impl From<ApprovalRecord> for ApprovalView {
-    fn from(approval: ApprovalRecord) -> Self {
-        Self {
-            approval_id: approval.approval_id,
-            state: approval.state,
-            action_type: approval.action_type,
-            params: approval.params,
-            rationale: approval.rationale,
-            reason: approval.reason,
-            nominal_tier: approval.nominal_tier,
-            proposer: approval.proposer,
-            request_id: approval.request_id,
-            proposal: approval.proposal,
-            created: approval.created,
-            deadline: approval.deadline,
-            decided_by: approval.decided_by,
-            decided_at: approval.decided_at,
-            note: approval.note,
-            consumed_by: approval.consumed_by,
-        }
-    }
 }

@@ -143,6 +143,14 @@ pub enum Reason {
     BudgetExhausted,
     Expired,
     SenderMismatch,
+    ExternalAuthorization,
+    PresentBound,
+    /// Too many proposals wait for a human, or came within a minute.
+    #[serde(rename = "x-placet.proposals_exhausted")]
+    ProposalsExhausted,
+    /// The undo names nothing that can be reversed, or that was reversed before.
+    #[serde(rename = "x-placet.undo_refused")]
+    UndoRefused,
     /// A second report of one permit; the first one stands.
     #[serde(rename = "x-placet.already_reported")]
     AlreadyReported,
@@ -170,6 +178,10 @@ impl Reason {
             Self::BudgetExhausted => "budget_exhausted",
             Self::Expired => "expired",
             Self::SenderMismatch => "sender_mismatch",
+            Self::ExternalAuthorization => "external_authorization",
+            Self::PresentBound => "present_bound",
+            Self::ProposalsExhausted => "x-placet.proposals_exhausted",
+            Self::UndoRefused => "x-placet.undo_refused",
             Self::AlreadyReported => "x-placet.already_reported",
         }
     }

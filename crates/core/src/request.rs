@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::event::{LocalDecision, LocalMode};
 use crate::exact::Amount;
-use crate::ids::{ActionType, ApprovalId, Hash, PermitId, RequestId, hex};
+use crate::ids::{ActionType, ApprovalId, Hash, PermitId, PolicyDigest, RequestId, hex};
 use crate::json::{self, Json, JsonError, Member, clip};
-use crate::limits::{ACTION_TYPE_BYTES_MAX, MALFORMED_KEPT_BYTES_MAX, OPAQUE_BYTES_MAX};
+use crate::limits::{ACTION_TYPE_BYTES_MAX, LOCAL_DECISIONS_MAX, MALFORMED_KEPT_BYTES_MAX, OPAQUE_BYTES_MAX};
 use crate::reply::Protocol;
 use crate::stamp::Stamp;
 
@@ -57,6 +58,7 @@ pub struct DecideRequest {
     pub created_at: Stamp,
     pub parent_id: Option<String>,
     pub approval_ref: Option<ApprovalId>,
+    pub presented_audience: Option<String>,
 }
 
 impl DecideRequest {
@@ -71,25 +73,10 @@ impl DecideRequest {
 
     fn from_fields(fields: &Fields<'_>) -> Result<Self, String> {
         let protocol = fields.protocol()?;
-        let request_id = fields.required("request_id")?;
-        let request_id = RequestId::parse(request_id)
-            .ok_or_else(|| format!("`request_id` is `{}`, not a UUID such as `0d9c1f3e-…`", clip(request_id)))?;
-        let action_type = fields.required("action_type")?;
-        if !is_action_type(action_type) {
-            return Err(format!(
-                "`action_type` is `{}`; it is 1 to {ACTION_TYPE_BYTES_MAX} ASCII characters, a letter or `_` first, \
-                 then letters, digits, `_`, `.`, `:` or `-`",
-                clip(action_type)
-            ));
-        }
-        let (params, params_raw) = match fields.members.get("params") {
-            Some(Member { value: Json::Object(params), raw }) => (params.clone(), (*raw).to_owned()),
-            Some(Member { value: Json::Null, .. }) | None => return Err("`params` is missing; it is an object".into()),
-            Some(_) => return Err("`params` is not an object".into()),
-        };
-        let source = fields.required("source")?;
-        let source = Source::parse(source)
-            .ok_or_else(|| format!("`source` is `{}`; it is scheduler, rule, llm, ui, undo or system", clip(source)))?;
+        let request_id = fields.request_id()?;
+        let action_type = fields.action_type()?;
+        let (params, params_raw) = fields.params()?;
+        let source = fields.source()?;
         let rationale = fields.required("rationale")?.to_owned();
         let cost_eur = match fields
             .text("cost_eur")
@@ -107,7 +94,7 @@ impl DecideRequest {
         Ok(Self {
             protocol,
             request_id,
-            action_type: ActionType::new(action_type),
+            action_type,
             params,
             params_raw,
             source,
@@ -117,6 +104,7 @@ impl DecideRequest {
             created_at: fields.instant("created_at")?,
             parent_id: fields.opaque("parent_id")?.map(str::to_owned),
             approval_ref,
+            presented_audience: fields.opaque("presented_audience")?.map(str::to_owned),
         })
     }
 
@@ -192,18 +180,7 @@ impl ReportRequest {
             ),
             (None, None) => return Err("`permit_id` is missing".into()),
         };
-        let outcome = match fields.required("outcome")? {
-            "success" => Outcome::Success,
-            "failure" => Outcome::Failure,
-            "timeout" => Outcome::Timeout,
-            "not_attempted" => Outcome::NotAttempted,
-            other => {
-                return Err(format!(
-                    "`outcome` is `{}`; it is success, failure, timeout or not_attempted",
-                    clip(other)
-                ));
-            }
-        };
+        let outcome = fields.outcome()?;
         let payload_raw = match fields.members.get("payload") {
             None | Some(Member { value: Json::Null, .. }) => None,
             Some(Member { value: Json::Object(_), raw }) => Some((*raw).to_owned()),
@@ -224,6 +201,70 @@ impl ReportRequest {
             no_effect,
         })
     }
+}
+
+/// What an enforcement point delivers of its own decisions (AADP §16).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the members of the message")]
+pub struct LocalReport {
+    pub protocol: Protocol,
+    pub entries: Vec<LocalDecision>,
+}
+
+impl LocalReport {
+    /// Reads the body of `POST /v1/local`; the error says which member of which entry is wrong.
+    pub fn parse(body: &[u8]) -> Result<Self, String> {
+        let members = json::parse_members(body).map_err(|error| error.to_string())?;
+        let protocol = Fields { members: &members }.protocol()?;
+        let Some(Json::Array(items)) = members.get("entries").map(|member| &member.value) else {
+            return Err("`entries` is missing; it is a list".to_owned());
+        };
+        if items.is_empty() || items.len() > LOCAL_DECISIONS_MAX {
+            return Err(format!("`entries` has {} members; it has 1 to {LOCAL_DECISIONS_MAX}", items.len()));
+        }
+        let entries: Result<Vec<_>, _> = items
+            .iter()
+            .enumerate()
+            .map(|(at, item)| {
+                let text = json::canonical(item);
+                let members = json::parse_members(text.as_bytes()).map_err(|error| format!("entry {at}: {error}"))?;
+                local(&Fields { members: &members }).map_err(|detail| format!("entry {at}: {detail}"))
+            })
+            .collect();
+        let entries = entries?;
+        let mut ids: Vec<&RequestId> = entries.iter().map(|entry| &entry.request_id).collect();
+        ids.sort();
+        if ids.array_windows().any(|[one, next]| one == next) {
+            return Err("two entries have one `request_id`".to_owned());
+        }
+        Ok(Self { protocol, entries })
+    }
+}
+
+fn local(fields: &Fields<'_>) -> Result<LocalDecision, String> {
+    let mode = match fields.required("mode")? {
+        "fail_static" => LocalMode::FailStatic,
+        "fail_open" => LocalMode::FailOpen,
+        other => return Err(format!("`mode` is `{}`; it is fail_static or fail_open", clip(other))),
+    };
+    let policy = match fields.opaque("policy")? {
+        Some(text) if Hash::parse(text).is_none() => return Err("`policy` is not a policy digest".to_owned()),
+        other => other.map(PolicyDigest::new),
+    };
+    Ok(LocalDecision {
+        action_type: fields.action_type()?,
+        completed_at: fields.instant("completed_at")?,
+        decided_at: fields.instant("decided_at")?,
+        error: fields.text("error")?.map(str::to_owned),
+        mode,
+        outcome: fields.outcome()?,
+        params: json::canonical(&Json::Object(fields.params()?.0)),
+        policy,
+        rationale: fields.required("rationale")?.to_owned(),
+        redacted: Vec::new(),
+        request_id: fields.request_id()?,
+        source: fields.source()?,
+    })
 }
 
 /// A body that is not a request. Recorded with the digest of its bytes (AADP §6.3).
@@ -337,6 +378,54 @@ impl Fields<'_> {
         let text = self.required("protocol")?;
         Protocol::negotiate(text)
             .ok_or_else(|| format!("`protocol` is `{}`; this decision point speaks aadp/0.1 and aadp/0.2", clip(text)))
+    }
+
+    fn request_id(&self) -> Result<RequestId, String> {
+        let text = self.required("request_id")?;
+        RequestId::parse(text)
+            .ok_or_else(|| format!("`request_id` is `{}`, not a UUID such as `0d9c1f3e-…`", clip(text)))
+    }
+
+    fn action_type(&self) -> Result<ActionType, String> {
+        let text = self.required("action_type")?;
+        if !is_action_type(text) {
+            return Err(format!(
+                "`action_type` is `{}`; it is 1 to {ACTION_TYPE_BYTES_MAX} ASCII characters, a letter or `_` first, \
+                 then letters, digits, `_`, `.`, `:` or `-`",
+                clip(text)
+            ));
+        }
+        Ok(ActionType::new(text))
+    }
+
+    /// The arguments, parsed and as received.
+    fn params(&self) -> Result<(BTreeMap<String, Json>, String), String> {
+        match self.members.get("params") {
+            Some(Member { value: Json::Object(params), raw }) => Ok((params.clone(), (*raw).to_owned())),
+            Some(Member { value: Json::Null, .. }) | None => Err("`params` is missing; it is an object".into()),
+            Some(_) => Err("`params` is not an object".into()),
+        }
+    }
+
+    fn source(&self) -> Result<Source, String> {
+        let text = self.required("source")?;
+        Source::parse(text)
+            .ok_or_else(|| format!("`source` is `{}`; it is scheduler, rule, llm, ui, undo or system", clip(text)))
+    }
+
+    fn outcome(&self) -> Result<Outcome, String> {
+        Ok(match self.required("outcome")? {
+            "success" => Outcome::Success,
+            "failure" => Outcome::Failure,
+            "timeout" => Outcome::Timeout,
+            "not_attempted" => Outcome::NotAttempted,
+            other => {
+                return Err(format!(
+                    "`outcome` is `{}`; it is success, failure, timeout or not_attempted",
+                    clip(other)
+                ));
+            }
+        })
     }
 
     fn instant(&self, name: &str) -> Result<Stamp, String> {

@@ -12,10 +12,16 @@ pub(super) struct BoundsFailure {
     pub(super) rule: String,
     pub(super) condition: String,
     pub(super) value: String,
+    /// The argument whose value `value` shows.
+    pub(super) param: Option<String>,
 }
 
 pub(super) fn check(bounds: &Bounds, params: &BTreeMap<String, Json>) -> Result<(), BoundsFailure> {
-    let fail = |rule: String, condition: String, value: String| Err(BoundsFailure { rule, condition, value });
+    let fail =
+        |rule: String, condition: String, value: String| Err(BoundsFailure { rule, condition, value, param: None });
+    let fail_at = |name: &String, rule: String, condition: String, value: String| {
+        Err(BoundsFailure { rule, condition, value, param: Some(name.clone()) })
+    };
     if let Some(name) = bounds.required.iter().find(|name| present(params, name).is_none()) {
         return fail(format!("required.{name}"), "present".to_owned(), "none".to_owned());
     }
@@ -43,17 +49,24 @@ pub(super) fn check(bounds: &Bounds, params: &BTreeMap<String, Json>) -> Result<
             range.min.as_ref().is_none_or(|min| *min <= number) && range.max.as_ref().is_none_or(|max| number <= *max)
         });
         if !inside {
-            return fail(format!("numeric.{name}"), condition, clip(&string_form(value)));
+            return fail_at(name, format!("numeric.{name}"), condition, clip(&string_form(value)));
         }
     }
     for (name, choices) in &bounds.choices {
         let value = present(params, name);
         if !matches!(value, Some(Json::String(text)) if choices.contains(text)) {
             let value = value.map_or_else(|| "none".to_owned(), |value| clip(&string_form(value)));
-            return fail(format!("enum.{name}"), clip(&format!("one of {}", choices.join(", "))), value);
+            return fail_at(name, format!("enum.{name}"), clip(&format!("one of {}", choices.join(", "))), value);
         }
     }
     Ok(())
+}
+
+/// Whether arguments are inside bounds, for who must judge without a decision point (AADP §16); the error says which
+/// rule failed.
+pub fn within_bounds(bounds: &Bounds, params: &BTreeMap<String, Json>) -> Result<(), String> {
+    check(bounds, params)
+        .map_err(|failure| format!("`{}` demands {}, found {}", failure.rule, failure.condition, failure.value))
 }
 
 /// An argument that is there: `null` is absence.

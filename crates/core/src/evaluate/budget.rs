@@ -68,10 +68,7 @@ pub(super) fn draw(
             BudgetKind::Value => priced(budget).unwrap_or_default(),
         };
         let window = current_window(policy, budget.window, at);
-        let scope = budget.per.map(|per| match per {
-            Scope::Principal => principal.to_owned(),
-            Scope::Session => request.session_id.clone().unwrap_or_default(),
-        });
+        let scope = scope(budget, request, principal);
         let key = CounterKey { budget: name.to_owned(), window: window.key.clone(), scope: scope.clone() };
         let counter = state.counter(&key)?;
         let draw = Draw {
@@ -92,17 +89,7 @@ pub(super) fn draw(
         let consumed = counter.consumed(window.counts_from);
         let fits = consumed.and_then(|sum| sum.checked_add(amount)).is_some_and(|sum| sum <= budget.limit);
         if full_of_scopes || !fits {
-            let consumed = consumed.unwrap_or(budget.limit);
-            let oldest = counter.buckets.range(window.counts_from..).map(|(start, _)| *start).next();
-            let object = BudgetObject {
-                consumed,
-                dimension: budget.unit.clone(),
-                limit: budget.limit,
-                name: name.to_owned(),
-                remaining: budget.limit.minus_clamped(consumed),
-                window: budget.window.into(),
-                window_resets_at: window.resets_at(budget.window, oldest),
-            };
+            let object = object(name, budget, &window, &counter);
             let detail = full_of_scopes
                 .then(|| format!("budget `{name}` already has {SCOPED_COUNTERS_MAX} counters in this window"));
             return Ok(Err(Refusal::Exhausted { kind: budget.kind, window: budget.window, object, detail }));
@@ -111,6 +98,54 @@ pub(super) fn draw(
         drawn.draws.push(draw);
     }
     Ok(Ok(drawn))
+}
+
+/// What an act would draw from value budgets, and what each of its budgets has left now, for an approver's eyes.
+pub(crate) fn preview(
+    state: &impl Read,
+    policy: &PolicySet,
+    request: &DecideRequest,
+    principal: &str,
+    at: Stamp,
+) -> Result<(Option<Amount>, Vec<BudgetObject>), ReadError> {
+    let Some(action) = policy.document().actions.get(request.action_type.as_str()) else {
+        return Ok((None, Vec::new()));
+    };
+    let labels = super::effects::resolve(policy, action, request).labels;
+    let mut left = Vec::new();
+    for (name, budget) in applicable(policy, action, &labels) {
+        let window = current_window(policy, budget.window, at);
+        let key = CounterKey {
+            budget: name.to_owned(),
+            window: window.key.clone(),
+            scope: scope(budget, request, principal),
+        };
+        let counter = state.counter(&key)?.unwrap_or_default();
+        left.push(object(name, budget, &window, &counter));
+    }
+    Ok((cost(action, &request.params, request.cost_eur), left))
+}
+
+fn scope(budget: &Budget, request: &DecideRequest, principal: &str) -> Option<String> {
+    budget.per.map(|per| match per {
+        Scope::Principal => principal.to_owned(),
+        Scope::Session => request.session_id.clone().unwrap_or_default(),
+    })
+}
+
+fn object(name: &str, budget: &Budget, window: &CurrentWindow, counter: &Counter) -> BudgetObject {
+    // A sum that cannot be held exactly is above any limit that could have been written.
+    let consumed = counter.consumed(window.counts_from).unwrap_or(budget.limit);
+    let oldest = counter.buckets.range(window.counts_from..).map(|(start, _)| *start).next();
+    BudgetObject {
+        consumed,
+        dimension: budget.unit.clone(),
+        limit: budget.limit,
+        name: name.to_owned(),
+        remaining: budget.limit.minus_clamped(consumed),
+        window: budget.window.into(),
+        window_resets_at: window.resets_at(budget.window, oldest),
+    }
 }
 
 /// The budgets of an action, then those of its effects; each once, in the order in which they are checked.

@@ -1,66 +1,43 @@
-//! What operators and approvers change: approvals (AADP §11.2), the kill switch (§7), the policy (§8).
+//! What operators and authorities set: kill switches (AADP §7), standing mandates (§11.5), signed heads (§14.7).
 
-use super::expire::{is_open, transition};
-use super::{Outcome, Recorder};
-use crate::event::{ApprovalState, Body, KillSwitchSet, LiftReport, PolicyChange};
-use crate::ids::ApprovalId;
-use crate::limits::LABEL_BYTES_MAX;
-use crate::op::{Answer, ApprovalView, KillSwitchView, PolicyPublished, Reject};
-use crate::policy::{self, PolicySet};
+use super::approvals::{mandate_statement, signed_by_authority};
+use super::decide::active_policy;
+use super::{Keys, Outcome, Recorder, label};
+use crate::event::{Body, KillSwitchSet, LiftReport, MandateSet, Notified, SwitchScope};
+use crate::head::Head;
+use crate::ids::{EvidenceIndex, Principal};
+use crate::limits::{ACTION_TYPE_BYTES_MAX, MANDATES_MAX, SCOPED_SWITCHES_MAX};
+use crate::merkle;
+use crate::op::{Answer, KillSwitchView, MandateView, Reject, SignedHeadView};
 use crate::reply::Protocol;
-use crate::state::{Meta, Read};
-
-pub(super) fn resolve_approval(
-    state: &impl Read,
-    mut recorder: Recorder<'_>,
-    id: &ApprovalId,
-    grant: bool,
-    note: Option<&str>,
-) -> Result<Outcome, Reject> {
-    label("note", note.unwrap_or_default())?;
-    let Some(mut approval) = state.approval(id)? else {
-        return Err(Reject::NotFound { detail: format!("no approval `{id}`") });
-    };
-    let word = |state: ApprovalState| format!("{state:?}").to_lowercase();
-    let late = is_open(approval.state) && approval.deadline <= recorder.at;
-    let allowed = match (approval.state, grant) {
-        (ApprovalState::Pending, _) => true,
-        // Withdrawing what was granted and is not used yet.
-        (ApprovalState::Approved, false) => true,
-        _ => false,
-    };
-    if late || !allowed {
-        let state = if late { ApprovalState::Expired } else { approval.state };
-        return Err(Reject::Conflict { detail: format!("approval `{id}` is {}", word(state)) });
-    }
-    // INVARIANT (two people): who proposes never grants.
-    if grant && approval.proposer == *recorder.principal {
-        return Err(Reject::Forbidden { detail: "the proposer cannot grant its own approval".to_owned() });
-    }
-    let to = if grant { ApprovalState::Approved } else { ApprovalState::Denied };
-    let note = note.map(str::to_owned);
-    recorder.record(Protocol::LATEST, transition(&approval, to, note.clone()), None);
-    approval.state = to;
-    approval.decided_by = Some(recorder.principal.clone());
-    approval.decided_at = Some(recorder.at);
-    approval.note = note;
-    Ok(recorder.answer(Answer::Approval(ApprovalView::from(approval))))
-}
+use crate::request::is_action_type;
+use crate::state::{KillSwitch, Meta, Read, Tree};
 
 pub(super) fn set_kill_switch(
     meta: &Meta,
     mut recorder: Recorder<'_>,
     engaged: bool,
     origin: &str,
+    note: Option<&str>,
+    scope: Option<&SwitchScope>,
 ) -> Result<Outcome, Reject> {
     label("origin", origin)?;
-    let before = &meta.kill_switch;
-    let lift = (!engaged).then_some(match (before.engaged, before.policy_changed) {
-        (false, _) => LiftReport::NoEpisode,
-        (true, true) => LiftReport::Changed,
-        (true, false) => LiftReport::Unchanged,
-    });
-    let set = KillSwitchSet { engaged, lift, origin: origin.to_owned() };
+    label("note", note.unwrap_or_default())?;
+    let before = match scope {
+        None => meta.kill_switch.clone(),
+        Some(scope) => {
+            named(scope)?;
+            let found = meta.switches.iter().find(|(other, _)| other == scope);
+            if engaged && found.is_none() && meta.switches.len() >= SCOPED_SWITCHES_MAX {
+                let detail = format!("{SCOPED_SWITCHES_MAX} scoped switches are engaged; engage the global one");
+                return Err(Reject::Conflict { detail });
+            }
+            found.map(|(_, switch)| switch.clone()).unwrap_or_default()
+        }
+    };
+    let lift = (!engaged).then_some(lifted(&before));
+    let note = note.map(str::to_owned);
+    let set = KillSwitchSet { engaged, lift, note: note.clone(), origin: origin.to_owned(), scope: scope.cloned() };
     let index = recorder.record(Protocol::LATEST, Body::KillSwitch(set), None);
     let since = if engaged && before.engaged { before.since } else { Some(recorder.at) };
     let view = KillSwitchView {
@@ -68,57 +45,83 @@ pub(super) fn set_kill_switch(
         since,
         by: Some(recorder.principal.clone()),
         origin: Some(origin.to_owned()),
+        note,
+        scope: scope.cloned(),
         policy: lift,
+        scoped: Vec::new(),
         evidence_id: Some(index.to_string()),
     };
     Ok(recorder.answer(Answer::KillSwitch(view)))
 }
 
-pub(super) fn publish_policy(
+fn lifted(before: &KillSwitch) -> LiftReport {
+    match (before.engaged, before.policy_changed) {
+        (false, _) => LiftReport::NoEpisode,
+        (true, true) => LiftReport::Changed,
+        (true, false) => LiftReport::Unchanged,
+    }
+}
+
+/// A scope that can match something.
+fn named(scope: &SwitchScope) -> Result<(), Reject> {
+    let fits = match scope {
+        SwitchScope::ActionType(name) => is_action_type(name.as_str()),
+        SwitchScope::Effect(text) => !text.is_empty() && text.len() <= ACTION_TYPE_BYTES_MAX,
+        SwitchScope::Principal(name) => !name.as_str().is_empty() && name.as_str().len() <= ACTION_TYPE_BYTES_MAX,
+    };
+    if fits { Ok(()) } else { Err(Reject::Invalid { detail: format!("`{scope}` names nothing that can be stopped") }) }
+}
+
+pub(super) fn set_mandate(
     state: &impl Read,
     meta: &Meta,
     mut recorder: Recorder<'_>,
-    document: &str,
-    expect: Option<&str>,
+    set: &MandateSet,
 ) -> Result<Outcome, Reject> {
-    let active = meta.active_policy.as_ref().map_or("none", |digest| digest.as_str());
-    if expect.is_some_and(|expected| expected != active) {
-        return Err(Reject::Conflict { detail: format!("the policy in force is `{active}`, not the expected one") });
+    let policy = active_policy(state, meta)?;
+    let statement = mandate_statement(&set.action_type, set.denied, set.serial);
+    if !signed_by_authority(policy.as_deref(), &statement, &set.signature) {
+        let detail = "the signature is not the mandate authority's over this statement".to_owned();
+        return Err(Reject::Forbidden { detail });
     }
-    let loaded = policy::load(document).map_err(|mistakes| Reject::PolicyMistakes { mistakes })?;
-    let digest = loaded.policy.digest().clone();
-    if let Some(name) = changed_unit(state, meta, &loaded.policy)? {
-        let detail =
-            format!("budget `{name}` counts something else in the policy in force; a new unit needs a new name");
-        return Err(Reject::Conflict { detail });
+    let before = meta.mandates.get(&set.action_type);
+    if before.is_some_and(|mandate| mandate.serial >= set.serial) {
+        return Err(Reject::Conflict { detail: "`serial` is not above the last one for this action type".to_owned() });
     }
-    let previous = meta.active_policy.clone();
-    let change = PolicyChange {
-        digest: digest.clone(),
-        document: loaded.policy.canonical().to_owned(),
-        previous: previous.clone(),
+    if before.is_none() && meta.mandates.len() >= MANDATES_MAX {
+        return Err(Reject::Conflict { detail: format!("there are statements about {MANDATES_MAX} action types") });
+    }
+    let evidence_id = recorder.record(Protocol::LATEST, Body::MandateSet(set.clone()), None);
+    let view =
+        MandateView { action_type: set.action_type.clone(), denied: set.denied, serial: set.serial, evidence_id };
+    Ok(recorder.answer(Answer::Mandate(view)))
+}
+
+/// Signs everything before the entry that records the signature.
+pub(super) fn sign_head(
+    state: &impl Read,
+    meta: &Meta,
+    mut recorder: Recorder<'_>,
+    keys: &Keys,
+) -> Result<Outcome, Reject> {
+    let Some(signer) = &keys.head else {
+        return Err(Reject::Unavailable { detail: "this node has no key to sign heads with".to_owned() });
     };
-    // The entry names the policy that it puts in force: from this position on, it judges.
-    recorder.policy = Some(digest.clone());
-    let evidence_id = recorder.record(Protocol::LATEST, Body::PolicyChange(change), None);
-    let published = PolicyPublished { digest, previous, evidence_id, warnings: loaded.warnings };
-    Ok(recorder.answer(Answer::PolicyPublished(published)))
+    let size = meta.next_index.0.saturating_sub(1);
+    let root = merkle::root(&Tree(state), size)?;
+    let signed = signer.sign(Head { at: recorder.at, chain_head: meta.chain_head, root, size });
+    let evidence_id = recorder.record(Protocol::LATEST, Body::HeadSigned(signed.clone()), None);
+    Ok(recorder.answer(Answer::Head(SignedHeadView { signed, evidence_id })))
 }
 
-/// A budget whose counter would go on in another unit: what was spent would change its meaning.
-fn changed_unit(state: &impl Read, meta: &Meta, next: &PolicySet) -> Result<Option<String>, Reject> {
-    let Some(digest) = &meta.active_policy else { return Ok(None) };
-    let Some(active) = state.policy(digest)? else { return Ok(None) };
-    let before = &active.document().budgets;
-    let changed = next.document().budgets.iter().find(|(name, budget)| {
-        before.get(*name).is_some_and(|old| (old.kind, &old.unit) != (budget.kind, &budget.unit))
-    });
-    Ok(changed.map(|(name, _)| name.clone()))
-}
-
-fn label(name: &str, text: &str) -> Result<(), Reject> {
-    if text.len() <= LABEL_BYTES_MAX {
-        return Ok(());
+/// Only the cluster itself says what it delivered.
+pub(super) fn notified(meta: &Meta, mut recorder: Recorder<'_>, up_to: EvidenceIndex) -> Result<Outcome, Reject> {
+    if *recorder.principal != Principal::system() {
+        return Err(Reject::Forbidden { detail: "only the cluster records deliveries".to_owned() });
     }
-    Err(Reject::Invalid { detail: format!("`{name}` is longer than {LABEL_BYTES_MAX} bytes") })
+    if up_to <= meta.notified || up_to >= meta.next_index {
+        return Err(Reject::Conflict { detail: format!("deliveries are recorded up to `{}`", meta.notified) });
+    }
+    recorder.record(Protocol::LATEST, Body::Notified(Notified { up_to }), None);
+    Ok(recorder.answer(Answer::Notified(up_to)))
 }

@@ -1,8 +1,10 @@
 //! Expiry by event (AADP §9.4, §11.2): the leader proposes it, the log decides it.
 
 use super::Recorder;
-use crate::event::{ApprovalState, ApprovalTransition, Body, Event, ReservationEnded};
+use super::decide::active_policy;
+use crate::event::{ApprovalState, ApprovalTransition, Body, BudgetKind, Draw, Event, ReservationEnded};
 use crate::ids::{ApprovalId, PermitId, Principal};
+use crate::policy::PolicySet;
 use crate::reply::Protocol;
 use crate::stamp::Stamp;
 use crate::state::{ApprovalRecord, PermitRecord, PermitStatus, Read, ReadError};
@@ -19,18 +21,21 @@ pub enum Due {
 /// The event that ends `due`, if its deadline is reached at `at` and nothing ended it before.
 pub fn expire(state: &impl Read, due: &Due, at: Stamp) -> Result<Option<Event>, ReadError> {
     let system = Principal::system();
+    let meta = state.meta()?;
+    // Expiry frees what is held, so it goes on where the policy cannot be read.
+    let policy = active_policy(state, &meta).unwrap_or_default();
     let found = match due {
         Due::Permit(id) => state
             .permit(id)?
             .filter(|permit| permit.status == PermitStatus::Held && permit.deadline <= at)
-            .map(|permit| (expiry(id, &permit), Some(id.clone()))),
+            .map(|permit| (expiry(id, &permit, policy.as_deref()), Some(id.clone()))),
         Due::Approval(id) => state
             .approval(id)?
             .filter(|approval| is_open(approval.state) && approval.deadline <= at)
-            .map(|approval| (transition(&approval, ApprovalState::Expired, None), None)),
+            .map(|approval| (Body::ApprovalTransition(transition(&approval, ApprovalState::Expired, None)), None)),
     };
     let Some((body, permit_id)) = found else { return Ok(None) };
-    let mut recorder = Recorder::new(&state.meta()?, &system, at);
+    let mut recorder = Recorder::new(&meta, &system, at);
     recorder.record(Protocol::LATEST, body, permit_id);
     Ok(recorder.events.pop())
 }
@@ -60,24 +65,31 @@ pub(crate) fn is_open(state: ApprovalState) -> bool {
     matches!(state, ApprovalState::Pending | ApprovalState::Approved)
 }
 
-pub(super) fn expiry(permit_id: &PermitId, permit: &PermitRecord) -> Body {
+pub(super) fn expiry(permit_id: &PermitId, permit: &PermitRecord, policy: Option<&PolicySet>) -> Body {
+    let keeps_rate = policy.is_some_and(|policy| policy.document().expiry_keeps_rate);
+    let goes_back = |draw: &&Draw| !keeps_rate || draw.kind == BudgetKind::Value;
+    let what =
+        if keeps_rate { "the value part went back, the call stays counted" } else { "the whole reservation went back" };
     Body::ReservationExpired(ReservationEnded {
         action_type: permit.action_type.clone(),
-        detail: format!("no report before {}; the whole reservation went back", permit.deadline),
+        detail: format!("no report before {}; {what}", permit.deadline),
         intent: permit.index,
         permit_digest: permit_id.digest(),
         reason: "expired".to_owned(),
-        released: permit.draws.clone(),
+        released: permit.draws.iter().filter(goes_back).cloned().collect(),
         request_id: permit.request_id.clone(),
     })
 }
 
-pub(super) fn transition(approval: &ApprovalRecord, to: ApprovalState, note: Option<String>) -> Body {
-    Body::ApprovalTransition(ApprovalTransition {
+pub(super) fn transition(approval: &ApprovalRecord, to: ApprovalState, note: Option<String>) -> ApprovalTransition {
+    ApprovalTransition {
         approval_id: approval.approval_id.clone(),
         from: approval.state,
         note,
         proposal: approval.proposal,
+        ratified: approval.ratified,
+        signature: None,
         to,
-    })
+        votes: approval.votes.clone(),
+    }
 }

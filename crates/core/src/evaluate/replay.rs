@@ -1,9 +1,10 @@
 //! Replay (AADP §12): one request id, one verdict and reason, for ever; its capabilities only for who received them.
 
-use super::{Outcome, Recorder};
+use super::redaction::canonical_under;
+use super::{Keys, Outcome, Recorder};
 use crate::event::{Body, Decided, ReplayMismatch};
 use crate::evidence;
-use crate::ids::{EvidenceIndex, Hash, PermitId};
+use crate::ids::{EvidenceIndex, PermitId};
 use crate::op::{Answer, Reject};
 use crate::reply::{DecideReply, Protocol};
 use crate::request::DecideRequest;
@@ -38,13 +39,15 @@ pub(super) fn replay(
     state: &impl Read,
     mut recorder: Recorder<'_>,
     request: &DecideRequest,
-    digest: Hash,
     record: &RequestRecord,
+    keys: &Keys,
 ) -> Result<Outcome, Reject> {
     let lost = || Reject::Internal { detail: format!("evidence `{}` of this request cannot be read", record.index) };
     let bytes = state.entry(record.index)?.ok_or_else(lost)?;
     let entry = evidence::decode(&bytes).map_err(|_| lost())?;
     let (Body::Decision(decided) | Body::ExecIntent(decided)) = &entry.body else { return Err(lost()) };
+    // Compared in the form that was recorded: what was hidden then is hidden now, whatever the policy says by now.
+    let digest = request.digest(&canonical_under(request, &decided.redacted, keys)?);
     let original =
         DecideReply { replayed: true, ..reply(entry.protocol, record.index, decided, record.permit_id.clone()) };
     let differs = if record.principal != *recorder.principal {

@@ -2,62 +2,86 @@
 //!
 //! INVARIANT (one fate): an intent has at most one of result and expiry; every later report is refused, and recorded.
 
+use super::decide::active_policy;
 use super::expire::expiry;
-use super::{Outcome, Recorder, malformed};
+use super::{Keys, Outcome, Recorder, malformed, redaction};
 use crate::event::{Body, BudgetKind, Draw, ExecResult, ReportNoted, ReportRefused, ReservationEnded};
 use crate::ids::{EvidenceIndex, PermitId, RequestId};
 use crate::op::{Answer, Reject};
+use crate::policy::PolicySet;
 use crate::reply::{Protocol, Reason, ReportReply};
-use crate::request::{Outcome as Reported, ReportRequest, ReportSubject};
-use crate::state::{PermitRecord, PermitStatus, Read};
+use crate::request::{Outcome as Reports, ReportRequest, ReportSubject};
+use crate::state::{Meta, PermitRecord, PermitStatus, Read};
 
-pub(super) fn report(state: &impl Read, recorder: Recorder<'_>, body: &[u8]) -> Result<Outcome, Reject> {
-    let request = match ReportRequest::parse(body) {
+pub(super) fn report(
+    state: &impl Read,
+    meta: &Meta,
+    recorder: Recorder<'_>,
+    body: &[u8],
+    keys: &Keys,
+) -> Result<Outcome, Reject> {
+    let mut request = match ReportRequest::parse(body) {
         Ok(request) => request,
-        Err(found) => return Ok(malformed(recorder, "report", *found)),
+        Err(found) => return malformed(state, meta, recorder, "report", *found, keys),
     };
-    match &request.subject {
+    let policy = active_policy(state, meta)?;
+    match request.subject.clone() {
         ReportSubject::Permit(permit_id) => {
-            let permit = state.permit(permit_id)?;
-            Ok(report_permit(recorder, &request, permit_id, permit))
+            let permit = state.permit(&permit_id)?;
+            let action_type = permit.as_ref().map(|permit| permit.action_type.as_str());
+            let redacted = redaction::report(&mut request, action_type, policy.as_deref(), keys)?;
+            let report = Reported { request: &request, redacted };
+            Ok(report_permit(recorder, &report, &permit_id, permit, policy.as_deref()))
         }
-        ReportSubject::Request(request_id) => report_request(state, recorder, &request, request_id),
+        ReportSubject::Request(request_id) => {
+            let redacted = redaction::report(&mut request, None, policy.as_deref(), keys)?;
+            report_request(state, recorder, &Reported { request: &request, redacted }, &request_id)
+        }
     }
+}
+
+/// A report in the form that may be recorded.
+struct Reported<'a> {
+    request: &'a ReportRequest,
+    redacted: Vec<String>,
 }
 
 fn report_permit(
     mut recorder: Recorder<'_>,
-    request: &ReportRequest,
+    report: &Reported<'_>,
     permit_id: &PermitId,
     permit: Option<PermitRecord>,
+    policy: Option<&PolicySet>,
 ) -> Outcome {
+    let request = report.request;
     let owner = permit.as_ref().filter(|permit| permit.principal == *recorder.principal);
     let Some(owned) = owner else {
         // An invented identifier and a foreign one look the same from outside; evidence tells them apart.
         let reason = Reason::SenderMismatch;
         let intent = permit.map(|permit| permit.index);
-        return refuse(recorder, request, permit_id, intent, reason, "no permit of this principal has this id");
+        return refuse(recorder, report, permit_id, intent, reason, "no permit of this principal has this id");
     };
     let intent = Some(owned.index);
     match owned.status {
         PermitStatus::Held if owned.deadline <= recorder.at => {
-            recorder.record(request.protocol, expiry(permit_id, owned), Some(permit_id.clone()));
-            refuse(recorder, request, permit_id, intent, Reason::Expired, "the permit expired before this report")
+            recorder.record(request.protocol, expiry(permit_id, owned, policy), Some(permit_id.clone()));
+            refuse(recorder, report, permit_id, intent, Reason::Expired, "the permit expired before this report")
         }
-        PermitStatus::Held => accept(recorder, request, permit_id, owned),
+        PermitStatus::Held => accept(recorder, report, permit_id, owned),
         PermitStatus::Expired => {
-            refuse(recorder, request, permit_id, intent, Reason::Expired, "the permit expired before this report")
+            refuse(recorder, report, permit_id, intent, Reason::Expired, "the permit expired before this report")
         }
         PermitStatus::Settled | PermitStatus::Released => {
-            refuse(recorder, request, permit_id, intent, Reason::AlreadyReported, "this permit has a result already")
+            refuse(recorder, report, permit_id, intent, Reason::AlreadyReported, "this permit has a result already")
         }
     }
 }
 
-fn accept(mut recorder: Recorder<'_>, request: &ReportRequest, permit_id: &PermitId, permit: &PermitRecord) -> Outcome {
+fn accept(mut recorder: Recorder<'_>, report: &Reported<'_>, permit_id: &PermitId, permit: &PermitRecord) -> Outcome {
+    let request = report.request;
     let release = match request.outcome {
-        Reported::NotAttempted => Some("not_attempted"),
-        Reported::Failure if request.no_effect => Some("no_effect"),
+        Reports::NotAttempted => Some("not_attempted"),
+        Reports::Failure if request.no_effect => Some("no_effect"),
         _ => None,
     };
     let released: Vec<Draw> = permit.draws.iter().filter(|draw| draw.kind == BudgetKind::Value).cloned().collect();
@@ -73,7 +97,7 @@ fn accept(mut recorder: Recorder<'_>, request: &ReportRequest, permit_id: &Permi
         };
         recorder.record(request.protocol, Body::ReservationReleased(ended), Some(permit_id.clone()));
     }
-    let no_effect_counts = request.outcome == Reported::Failure;
+    let no_effect_counts = request.outcome == Reports::Failure;
     let result = ExecResult {
         action_type: permit.action_type.clone(),
         completed_at: request.completed_at,
@@ -84,11 +108,12 @@ fn accept(mut recorder: Recorder<'_>, request: &ReportRequest, permit_id: &Permi
         outcome: request.outcome,
         payload: request.payload_raw.clone(),
         permit_digest: permit_id.digest(),
+        redacted: report.redacted.clone(),
         request_id: permit.request_id.clone(),
         success: match request.outcome {
-            Reported::Success => Some(true),
-            Reported::Failure => Some(false),
-            Reported::Timeout | Reported::NotAttempted => None,
+            Reports::Success => Some(true),
+            Reports::Failure => Some(false),
+            Reports::Timeout | Reports::NotAttempted => None,
         },
     };
     let evidence_id = recorder.record(request.protocol, Body::ExecResult(result), Some(permit_id.clone()));
@@ -97,12 +122,13 @@ fn accept(mut recorder: Recorder<'_>, request: &ReportRequest, permit_id: &Permi
 
 fn refuse(
     mut recorder: Recorder<'_>,
-    request: &ReportRequest,
+    report: &Reported<'_>,
     permit_id: &PermitId,
     intent: Option<EvidenceIndex>,
     reason: Reason,
     detail: &str,
 ) -> Outcome {
+    let request = report.request;
     let refused = ReportRefused {
         completed_at: request.completed_at,
         detail: detail.to_owned(),
@@ -112,6 +138,9 @@ fn refuse(
         payload: request.payload_raw.clone(),
         permit_digest: permit_id.digest(),
         reason,
+        // The budget went back, and the act may have happened.
+        reconcile: reason == Reason::Expired && request.outcome != Reports::NotAttempted,
+        redacted: report.redacted.clone(),
     };
     let evidence_id = recorder.record(request.protocol, Body::ReportRefused(refused), None);
     // 0.1 has no word for a foreign report (AADP §5.2).
@@ -129,14 +158,15 @@ fn refuse(
 fn report_request(
     state: &impl Read,
     mut recorder: Recorder<'_>,
-    request: &ReportRequest,
+    report: &Reported<'_>,
     request_id: &RequestId,
 ) -> Result<Outcome, Reject> {
+    let request = report.request;
     let record = state.request(request_id)?.filter(|record| record.principal == *recorder.principal);
     if let Some((permit_id, index)) = record.as_ref().and_then(|record| Some((record.permit_id.clone()?, record.index)))
     {
         let detail = "this request has a permit; report it by `permit_id`";
-        return Ok(refuse(recorder, request, &permit_id, Some(index), Reason::Malformed, detail));
+        return Ok(refuse(recorder, report, &permit_id, Some(index), Reason::Malformed, detail));
     }
     let noted = ReportNoted {
         completed_at: request.completed_at,
@@ -144,6 +174,7 @@ fn report_request(
         error: request.error.clone(),
         outcome: request.outcome,
         payload: request.payload_raw.clone(),
+        redacted: report.redacted.clone(),
         request_id: request_id.clone(),
     };
     let evidence_id = recorder.record(request.protocol, Body::ReportNoted(noted), None);

@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use self::action::ActionAt;
 use self::fields::{Fields, Report};
 use super::yaml::{self, At};
-use super::{Budget, Document, Effect, Mistake, PolicySet, Scope, Window};
+use super::{Budget, Document, Effect, Group, Mistake, PolicySet, Scope, Window};
 use crate::event::BudgetKind;
 use crate::exact::Amount;
-use crate::limits::{APPROVAL_TTL_MS_DEFAULT, EXECUTE_WITHIN_MS_DEFAULT, POLICY_BYTES_MAX};
+use crate::limits::{APPROVAL_TTL_MS_DEFAULT, EXECUTE_WITHIN_MS_DEFAULT, GROUP_MEMBERS_MAX, POLICY_BYTES_MAX};
 use crate::stamp::Calendar;
 
 /// A policy that loaded.
@@ -56,6 +56,10 @@ struct Loader {
     timezone: Option<String>,
     execute_within_ms: Option<i64>,
     approval_ttl_ms: Option<i64>,
+    expiry_keeps_rate: bool,
+    report_grace_ms: Option<i64>,
+    mandate_authority: Option<String>,
+    approvers: BTreeMap<String, Group>,
     budgets: BTreeMap<String, Budget>,
     budgets_at: BTreeMap<String, At>,
     effects: BTreeMap<String, Effect>,
@@ -104,6 +108,15 @@ impl Loader {
         if let Some(mut defaults) = fields.mapping("defaults", &mut self.report) {
             self.execute_within_ms = defaults.duration("execute_within", &mut self.report);
             self.approval_ttl_ms = defaults.duration("approval_ttl", &mut self.report);
+            self.report_grace_ms = defaults.duration("report_grace", &mut self.report);
+            self.expiry_keeps_rate = match defaults.text("expiry", &mut self.report) {
+                Some((_, word)) if word == "keep_rate" => true,
+                Some((at, word)) if word != "release" => {
+                    self.report.mistake(at, format!("`expiry` is `{word}`; it is release or keep_rate"));
+                    false
+                }
+                _ => false,
+            };
             defaults.finish(&mut self.report);
         }
         if let Some(budgets) = fields.mapping("budgets", &mut self.report) {
@@ -114,8 +127,45 @@ impl Loader {
                 }
             }
         }
-        if let Some((key, _)) = fields.take("approvers") {
-            self.report.mistake(key.at, "`approvers` is not enforced by this version; remove it");
+        if let Some(groups) = fields.mapping("approvers", &mut self.report) {
+            for (key, node) in groups.into_entries() {
+                if let Some(group) = self.group(&key.text, node) {
+                    self.approvers.insert(key.text, group);
+                }
+            }
+        }
+        if let Some(mut mandate) = fields.mapping("mandate", &mut self.report) {
+            let at = mandate.at;
+            self.mandate_authority = mandate.text("authority", &mut self.report).map(|(_, key)| key);
+            mandate.finish(&mut self.report);
+            if self.mandate_authority.as_ref().is_none_or(|key| !crate::head::is_public_key(key)) {
+                self.report
+                    .mistake(at, "`mandate` needs an `authority`: an Ed25519 public key, 64 lowercase hex digits");
+            }
+        }
+    }
+
+    fn group(&mut self, name: &str, node: yaml::Node) -> Option<Group> {
+        let mut fields = Fields::of(node, format!("group `{name}`"), &mut self.report)?;
+        let at = fields.at;
+        let members: Vec<String> =
+            fields.texts("members", &mut self.report).into_iter().map(|(_, member)| member).collect();
+        let quorum = fields.integer("quorum", &mut self.report);
+        fields.finish(&mut self.report);
+        if members.is_empty() || members.len() > GROUP_MEMBERS_MAX {
+            self.report.mistake(at, format!("group `{name}` has 1 to {GROUP_MEMBERS_MAX} `members`, each a principal"));
+        }
+        let (quorum_at, quorum) = quorum.unwrap_or((at, 1));
+        match u32::try_from(quorum) {
+            Ok(quorum) if quorum >= 1 && usize::try_from(quorum).is_ok_and(|quorum| quorum <= members.len()) => {
+                Some(Group { members, quorum })
+            }
+            _ => {
+                let message =
+                    format!("`quorum` is {quorum}; it is at least 1 and at most the {} members", members.len());
+                self.report.mistake(quorum_at, message);
+                None
+            }
         }
     }
 
@@ -123,6 +173,9 @@ impl Loader {
         let report = &mut self.report;
         let mut fields = Fields::of(node, format!("budget `{name}`"), report)?;
         let at = fields.at;
+        if name.starts_with('#') {
+            report.mistake(at, "a budget's name does not begin with `#`: those count proposals");
+        }
         let kind = match fields.text("kind", report) {
             Some((_, word)) if word == "rate" => Some(BudgetKind::Rate),
             Some((_, word)) if word == "value" => Some(BudgetKind::Value),
@@ -245,6 +298,7 @@ impl Loader {
         }
         for action in self.actions.values() {
             action.check(&self.budgets, &self.effects, &self.actions, &mut self.report);
+            action.check_approval(&self.approvers, self.mandate_authority.is_some(), &mut self.report);
             used.extend(action.draws_at.iter().map(|(_, name)| name.as_str()));
         }
         for (name, at) in &self.budgets_at {
@@ -265,9 +319,13 @@ impl Loader {
         let document = Document {
             actions: self.actions.into_iter().map(|(name, action)| (name, action.rules)).collect(),
             approval_ttl_ms: self.approval_ttl_ms.unwrap_or(APPROVAL_TTL_MS_DEFAULT),
+            approvers: self.approvers,
             budgets: self.budgets,
             effects: self.effects,
             execute_within_ms: self.execute_within_ms.unwrap_or(EXECUTE_WITHIN_MS_DEFAULT),
+            expiry_keeps_rate: self.expiry_keeps_rate,
+            mandate_authority: self.mandate_authority,
+            report_grace_ms: self.report_grace_ms.unwrap_or(0),
             scheme: String::new(),
             timezone: self.timezone.unwrap_or_else(|| "UTC".to_owned()),
         };

@@ -42,7 +42,7 @@ fn the_placet_dialect() {
     let transfer = &document.actions["payments.transfer"];
     assert_eq!(document.timezone, "Europe/Amsterdam");
     assert_eq!(transfer.execute_within_ms, Some(120_000));
-    assert_eq!(transfer.approval_ttl_ms, Some(1_800_000));
+    assert_eq!(transfer.approval.ttl_ms, Some(1_800_000));
     assert_eq!(transfer.undo_window_ms, 900_000);
     assert_eq!(document.budgets["calls"].window, Window::Rolling(18_000_000));
     assert!(transfer.bounds.strict_params && !transfer.dry_run);

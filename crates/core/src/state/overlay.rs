@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::Hash as StdHash;
 use std::sync::Arc;
 
-use super::{ApprovalRecord, Counter, CounterKey, Meta, PermitRecord, Read, ReadError, RequestRecord};
-use crate::ids::{ApprovalId, EvidenceIndex, PermitId, PolicyDigest, RequestId};
+use super::{
+    ApprovalRecord, Counter, CounterKey, MerkleKey, Meta, PermitRecord, PolicyRecord, Read, ReadError, RequestRecord,
+};
+use crate::ids::{ApprovalId, EvidenceIndex, Hash, PermitId, PolicyDigest, RequestId};
 use crate::policy::PolicySet;
 
 /// What folding wrote: each key once, with its last value.
@@ -19,6 +21,10 @@ pub struct Changes {
     pub counters: HashMap<CounterKey, Counter>,
     /// Canonical documents of newly published policies.
     pub policies: HashMap<PolicyDigest, Arc<PolicySet>>,
+    /// What is known about policies; `None` for one that is no longer kept.
+    pub policy_records: HashMap<PolicyDigest, Option<PolicyRecord>>,
+    /// Nodes of the tree over the entries that became complete.
+    pub merkle: HashMap<MerkleKey, Hash>,
     /// Canonical bytes of new entries.
     pub entries: BTreeMap<EvidenceIndex, Vec<u8>>,
 }
@@ -36,6 +42,8 @@ pub struct Overlay<R> {
     approvals: HashMap<ApprovalId, Tagged<ApprovalRecord>>,
     counters: HashMap<CounterKey, Tagged<Counter>>,
     policies: HashMap<PolicyDigest, Tagged<Arc<PolicySet>>>,
+    policy_records: HashMap<PolicyDigest, Tagged<Option<PolicyRecord>>>,
+    merkle: HashMap<MerkleKey, Tagged<Hash>>,
     entries: HashMap<EvidenceIndex, Tagged<Vec<u8>>>,
     batch: u64,
     touched: Touched,
@@ -50,6 +58,8 @@ struct Touched {
     approvals: Vec<ApprovalId>,
     counters: Vec<CounterKey>,
     policies: Vec<PolicyDigest>,
+    policy_records: Vec<PolicyDigest>,
+    merkle: Vec<MerkleKey>,
     entries: Vec<EvidenceIndex>,
 }
 
@@ -64,6 +74,8 @@ impl<R: Read> Overlay<R> {
             approvals: HashMap::new(),
             counters: HashMap::new(),
             policies: HashMap::new(),
+            policy_records: HashMap::new(),
+            merkle: HashMap::new(),
             entries: HashMap::new(),
             batch: 0,
             touched: Touched::default(),
@@ -100,6 +112,8 @@ impl<R: Read> Overlay<R> {
             drop_keys(&mut self.approvals, &keys.approvals, number);
             drop_keys(&mut self.counters, &keys.counters, number);
             drop_keys(&mut self.policies, &keys.policies, number);
+            drop_keys(&mut self.policy_records, &keys.policy_records, number);
+            drop_keys(&mut self.merkle, &keys.merkle, number);
             drop_keys(&mut self.entries, &keys.entries, number);
         }
     }
@@ -116,6 +130,8 @@ impl<R: Read> Overlay<R> {
             approvals: bare(self.approvals),
             counters: bare(self.counters),
             policies: bare(self.policies),
+            policy_records: bare(self.policy_records),
+            merkle: bare(self.merkle),
             entries: self.entries.into_iter().map(|(key, (_, value))| (key, value)).collect(),
         }
     }
@@ -147,6 +163,16 @@ impl<R: Read> Overlay<R> {
     pub(crate) fn put_policy(&mut self, digest: PolicyDigest, policy: Arc<PolicySet>) {
         self.touched.policies.push(digest.clone());
         self.policies.insert(digest, (self.batch, policy));
+    }
+
+    pub(crate) fn put_policy_record(&mut self, digest: PolicyDigest, record: Option<PolicyRecord>) {
+        self.touched.policy_records.push(digest.clone());
+        self.policy_records.insert(digest, (self.batch, record));
+    }
+
+    pub(crate) fn put_merkle(&mut self, node: MerkleKey, hash: Hash) {
+        self.touched.merkle.push(node);
+        self.merkle.insert(node, (self.batch, hash));
     }
 
     pub(crate) fn put_entry(&mut self, index: EvidenceIndex, bytes: Vec<u8>) {
@@ -181,7 +207,22 @@ impl<R: Read> Read for Overlay<R> {
         through!(self, counters, key, counter)
     }
     fn policy(&self, digest: &PolicyDigest) -> Result<Option<Arc<PolicySet>>, ReadError> {
+        if let Some((_, None)) = self.policy_records.get(digest) {
+            return Ok(None);
+        }
         through!(self, policies, digest, policy)
+    }
+    fn policy_record(&self, digest: &PolicyDigest) -> Result<Option<PolicyRecord>, ReadError> {
+        match self.policy_records.get(digest) {
+            Some((_, record)) => Ok(record.clone()),
+            None => self.base.policy_record(digest),
+        }
+    }
+    fn merkle(&self, node: MerkleKey) -> Result<Option<Hash>, ReadError> {
+        match self.merkle.get(&node) {
+            Some((_, hash)) => Ok(Some(*hash)),
+            None => self.base.merkle(node),
+        }
     }
     fn entry(&self, index: EvidenceIndex) -> Result<Option<Vec<u8>>, ReadError> {
         match self.entries.get(&index) {
@@ -201,6 +242,8 @@ pub struct MemState {
     pub approvals: BTreeMap<ApprovalId, ApprovalRecord>,
     pub counters: BTreeMap<CounterKey, Counter>,
     pub policies: BTreeMap<PolicyDigest, Arc<PolicySet>>,
+    pub policy_records: BTreeMap<PolicyDigest, PolicyRecord>,
+    pub merkle: BTreeMap<MerkleKey, Hash>,
     pub entries: BTreeMap<EvidenceIndex, Vec<u8>>,
 }
 
@@ -213,6 +256,16 @@ impl MemState {
         self.approvals.extend(changes.approvals);
         self.counters.extend(changes.counters);
         self.policies.extend(changes.policies);
+        for (digest, record) in changes.policy_records {
+            match record {
+                Some(record) => drop(self.policy_records.insert(digest, record)),
+                None => {
+                    self.policy_records.remove(&digest);
+                    self.policies.remove(&digest);
+                }
+            }
+        }
+        self.merkle.extend(changes.merkle);
         for (index, bytes) in changes.entries {
             self.entries.entry(index).or_insert(bytes);
         }
@@ -237,6 +290,12 @@ impl Read for MemState {
     }
     fn policy(&self, digest: &PolicyDigest) -> Result<Option<Arc<PolicySet>>, ReadError> {
         Ok(self.policies.get(digest).cloned())
+    }
+    fn policy_record(&self, digest: &PolicyDigest) -> Result<Option<PolicyRecord>, ReadError> {
+        Ok(self.policy_records.get(digest).cloned())
+    }
+    fn merkle(&self, node: MerkleKey) -> Result<Option<Hash>, ReadError> {
+        Ok(self.merkle.get(&node).copied())
     }
     fn entry(&self, index: EvidenceIndex) -> Result<Option<Vec<u8>>, ReadError> {
         Ok(self.entries.get(&index).cloned())

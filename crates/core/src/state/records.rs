@@ -1,13 +1,15 @@
 //! The records themselves. Each is derived from events only, and carries what later events need.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{ApprovalState, Draw};
+use crate::event::{ApprovalState, ApprovalTerms, Draw, SwitchScope};
 use crate::exact::Amount;
 use crate::ids::{ActionType, ApprovalId, EvidenceIndex, Hash, PermitId, PolicyDigest, Principal, RequestId};
 use crate::reply::{Reason, Tier};
+use crate::request::Outcome;
 use crate::stamp::Stamp;
 
 /// The state of a whole domain that is not keyed.
@@ -27,6 +29,27 @@ pub struct Meta {
     pub open_permits: u64,
     /// Approvals that wait for a human.
     pub pending_approvals: u64,
+    /// How far approvers' events were delivered.
+    #[serde(default)]
+    pub notified: EvidenceIndex,
+    /// Reports that came after their permit had expired, although the act may have happened.
+    #[serde(default)]
+    pub late_reports: u64,
+    /// Scoped switches that are engaged; shared, since each call reads a copy.
+    #[serde(default)]
+    pub switches: Arc<Vec<(SwitchScope, KillSwitch)>>,
+    /// The standing words of the mandate authority.
+    #[serde(default)]
+    pub mandates: Arc<BTreeMap<ActionType, Mandate>>,
+}
+
+/// The standing word about one action type (AADP §11.5).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mandate {
+    /// Denied until the authority says otherwise.
+    pub denied: bool,
+    /// The highest number seen.
+    pub serial: u64,
 }
 
 impl Default for Meta {
@@ -39,6 +62,10 @@ impl Default for Meta {
             next_index: EvidenceIndex(1),
             open_permits: 0,
             pending_approvals: 0,
+            notified: EvidenceIndex(0),
+            late_reports: 0,
+            switches: Arc::default(),
+            mandates: Arc::default(),
         }
     }
 }
@@ -52,6 +79,9 @@ pub struct KillSwitch {
     pub by: Option<Principal>,
     /// The operator's label.
     pub origin: Option<String>,
+    /// The operator's words.
+    #[serde(default)]
+    pub note: Option<String>,
     /// When it was set; engaging again while engaged keeps the first moment.
     pub since: Option<Stamp>,
     /// The policy when it was first engaged: the baseline of the lift report.
@@ -107,6 +137,21 @@ pub struct PermitRecord {
     pub request_id: RequestId,
     /// Where it stands.
     pub status: PermitStatus,
+    /// The labels of the act: a switch that stops one of them stops this permit.
+    #[serde(default)]
+    pub effects: Vec<String>,
+    /// What the report said.
+    #[serde(default)]
+    pub outcome: Option<Outcome>,
+    /// Until when the act may be reversed; absent when it was not of the kind (AADP §20).
+    #[serde(default)]
+    pub undo_until: Option<Stamp>,
+    /// The intent that reverses it. One at most.
+    #[serde(default)]
+    pub undone_by: Option<EvidenceIndex>,
+    /// The intent that it reverses.
+    #[serde(default)]
+    pub undo_of: Option<EvidenceIndex>,
 }
 
 /// An approval (AADP §11.1).
@@ -148,6 +193,34 @@ pub struct ApprovalRecord {
     pub request_id: RequestId,
     /// Where it stands.
     pub state: ApprovalState,
+    /// What it needs.
+    #[serde(default)]
+    pub terms: ApprovalTerms,
+    /// Who has granted so far, where a group decides.
+    #[serde(default)]
+    pub votes: Vec<Principal>,
+    /// The mandate authority ratified it.
+    #[serde(default)]
+    pub ratified: bool,
+    /// The request id of the resumption that an approver drove.
+    #[serde(default)]
+    pub resumed_request: Option<RequestId>,
+    /// Which fields only digests are kept of.
+    #[serde(default)]
+    pub redacted: Vec<String>,
+}
+
+/// A policy that is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyRecord {
+    /// When it was published first.
+    pub at: Stamp,
+    /// By whom.
+    pub by: Principal,
+    /// The entry that holds the document.
+    pub index: EvidenceIndex,
+    /// Whether it was ever in force: then entries name it, and it is kept for ever.
+    pub used: bool,
 }
 
 /// Which counter (AADP §9.1).

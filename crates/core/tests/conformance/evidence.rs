@@ -103,8 +103,14 @@ fn case_104_every_verdict_is_derived_again_from_the_record() {
                 "cost_eur": decided.cost_eur, "parent_id": decided.parent_id, "approval_ref": decided.approval_ref,
             });
             let call = Call { principal: entry.principal.clone(), op: Op::Decide(body.to_string().into_bytes()) };
-            let outcome =
-                placet_core::evaluate::evaluate(&replayed.state, &call, entry.at, Entropy::default()).unwrap();
+            let outcome = placet_core::evaluate::evaluate(
+                &replayed.state,
+                &call,
+                entry.at,
+                Entropy::default(),
+                &Default::default(),
+            )
+            .unwrap();
             let (Body::Decision(again) | Body::ExecIntent(again)) = &outcome.events[0].entry.body else { panic!() };
             assert_eq!(
                 (again.verdict, again.reason, again.nominal_tier, again.effective_tier, &again.draws, &again.trace),
@@ -179,7 +185,10 @@ fn entries_are_canonical_json_without_the_capability() {
 
 #[test]
 fn the_switch_reports_what_happened_to_the_policy() {
-    let lift = |pdp: &mut Pdp| match pdp.call("A1", Op::SetKillSwitch { engaged: false, origin: "t".into() }).unwrap() {
+    let lift = |pdp: &mut Pdp| match pdp
+        .call("A1", Op::SetKillSwitch { engaged: false, origin: "t".into(), note: None, scope: None })
+        .unwrap()
+    {
         Answer::KillSwitch(view) => serde_json::to_value(view.policy).unwrap(),
         other => panic!("{other:?}"),
     };
@@ -198,7 +207,11 @@ fn the_switch_reports_what_happened_to_the_policy() {
 #[test]
 fn publishing_is_compare_and_swap() {
     let mut pdp = Pdp::new();
-    let op = |expect: &str| Op::PublishPolicy { document: POLICIES.to_owned(), expect: Some(expect.to_owned()) };
+    let op = |expect: &str| Op::PublishPolicy {
+        document: POLICIES.to_owned(),
+        expect: Some(expect.to_owned()),
+        activate: true,
+    };
     assert!(pdp.call("A1", op("none")).is_err());
     let active = pdp.state.meta.active_policy.clone().unwrap();
     pdp.call("A1", op(active.as_str())).unwrap();

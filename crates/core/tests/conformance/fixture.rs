@@ -3,14 +3,16 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use placet_core::evaluate::{Due, due_changes, evaluate, expire};
-use placet_core::event::{ApprovalState, Body, Decided, Entry, Event};
+use placet_core::evaluate::{Due, Keys, due_changes, evaluate, expire, rederive};
+use placet_core::event::{ApprovalState, Body, Decided, Entry, Event, PolicyChange, PolicyStep};
 use placet_core::evidence;
 use placet_core::fold::fold;
+use placet_core::head::HeadSigner;
 use placet_core::ids::{ApprovalId, Entropy, EvidenceIndex, PermitId, Principal};
 use placet_core::op::{Answer, Call, Op, PolicyPublished, Reject};
 use placet_core::policy::{Document, PolicySet, load};
-use placet_core::reply::{DecideReply, ReportReply};
+use placet_core::redact::RedactionKey;
+use placet_core::reply::{DecideReply, Protocol, ReportReply};
 use placet_core::stamp::Stamp;
 use placet_core::state::{CounterKey, MemState, Overlay};
 use serde_json::{Value, json};
@@ -112,12 +114,35 @@ pub struct Pdp {
     pub now: Stamp,
     ids: u64,
     due: BTreeSet<Due>,
+    keys: Arc<Keys>,
+    /// Set by a test that writes past the log: what it leaves does not follow from its evidence.
+    pub tampered: bool,
+}
+
+/// Whatever a case did, all of it follows again from its evidence alone.
+impl Drop for Pdp {
+    fn drop(&mut self) {
+        if self.tampered || std::thread::panicking() {
+            return;
+        }
+        if let Err(difference) = rederive(self.state.entries.values().map(Vec::as_slice)) {
+            panic!("{difference}");
+        }
+    }
 }
 
 impl Pdp {
     /// A fresh store under the fixture's policies; `card.freeze` is inserted past the loader.
     pub fn new() -> Self {
-        let mut pdp = Self { state: MemState::default(), now: t0(), ids: 0, due: BTreeSet::new() };
+        let keys = Keys::new(Some(RedactionKey::new([7; 32])), Some(HeadSigner::new(&[9; 32])));
+        let mut pdp = Self {
+            state: MemState::default(),
+            now: t0(),
+            ids: 0,
+            due: BTreeSet::new(),
+            keys: Arc::new(keys),
+            tampered: false,
+        };
         pdp.edit(|document| {
             let mut freeze = document.actions["pay.back"].clone();
             freeze.compensating_command = None;
@@ -134,8 +159,25 @@ impl Pdp {
         }
         change(&mut document);
         let policy = PolicySet::compile(document).unwrap();
-        self.state.meta.active_policy = Some(policy.digest().clone());
-        self.state.policies.insert(policy.digest().clone(), Arc::new(policy));
+        let previous = self.state.meta.active_policy.clone();
+        let known = self.state.policies.contains_key(policy.digest());
+        let change = PolicyChange {
+            digest: policy.digest().clone(),
+            document: (!known).then(|| policy.canonical().to_owned()),
+            previous,
+            step: PolicyStep::Activated,
+        };
+        let entry = Entry {
+            at: self.now.max(self.state.meta.last_stamp),
+            body: Body::PolicyChange(change),
+            index: self.state.meta.next_index,
+            policy: Some(policy.digest().clone()),
+            prev: self.state.meta.chain_head,
+            principal: Principal::new("A1"),
+            protocol: Protocol::LATEST,
+            v: evidence::ENTRY_VERSION,
+        };
+        self.fold(&[Event::new(entry, None)]);
     }
 
     /// One call through evaluate and fold. An answer is given only after its events are written, as in a cluster.
@@ -146,10 +188,14 @@ impl Pdp {
         let random = |salt: u64| *blake3::hash(&[self.ids.to_be_bytes(), salt.to_be_bytes()].concat()).as_bytes();
         entropy.permit.copy_from_slice(&random(1)[..16]);
         entropy.approval.copy_from_slice(&random(2)[..16]);
+        entropy.request.copy_from_slice(&random(3)[..16]);
         let call = Call { principal: Principal::new(principal), op };
-        let outcome = evaluate(&self.state, &call, self.now, entropy)?;
+        let outcome = evaluate(&self.state, &call, self.now, entropy, &self.keys)?;
         self.fold(&outcome.events);
-        Ok(outcome.answer)
+        match outcome.answer {
+            Answer::Refused(reject) => Err(reject),
+            answer => Ok(answer),
+        }
     }
 
     /// What the leader's timer does: every reached deadline becomes an event.
@@ -225,11 +271,11 @@ impl Pdp {
     }
 
     pub fn switch(&mut self, engaged: bool) {
-        self.call("A1", Op::SetKillSwitch { engaged, origin: "test".to_owned() }).unwrap();
+        self.call("A1", Op::SetKillSwitch { engaged, origin: "test".to_owned(), note: None, scope: None }).unwrap();
     }
 
     pub fn publish(&mut self, document: &str) -> Result<PolicyPublished, Reject> {
-        let op = Op::PublishPolicy { document: document.to_owned(), expect: None };
+        let op = Op::PublishPolicy { document: document.to_owned(), expect: None, activate: true };
         match self.call("A1", op)? {
             Answer::PolicyPublished(published) => Ok(published),
             other => panic!("not a publication: {other:?}"),

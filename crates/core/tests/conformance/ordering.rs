@@ -202,7 +202,8 @@ fn case_046_nothing_is_written_without_the_log() {
         principal: placet_core::ids::Principal::new("P1"),
         op: Op::Decide(request("pay.small", json!({"payee": "x", "amount_eur": "60"})).to_string().into_bytes()),
     };
-    let outcome = placet_core::evaluate::evaluate(&pdp.state, &call, pdp.now, Default::default()).unwrap();
+    let outcome =
+        placet_core::evaluate::evaluate(&pdp.state, &call, pdp.now, Default::default(), &Default::default()).unwrap();
     assert_eq!(outcome.events.len(), 1);
     assert_eq!(format!("{:?}", pdp.state), before);
 }
@@ -216,7 +217,8 @@ fn case_047_intent_and_reservation_are_one_write() {
         principal: placet_core::ids::Principal::new("P1"),
         op: Op::Decide(request("pay.small", json!({"payee": "x", "amount_eur": "60"})).to_string().into_bytes()),
     };
-    let outcome = placet_core::evaluate::evaluate(&pdp.state, &call, pdp.now, Default::default()).unwrap();
+    let outcome =
+        placet_core::evaluate::evaluate(&pdp.state, &call, pdp.now, Default::default(), &Default::default()).unwrap();
     let mut overlay = Overlay::new(&pdp.state);
     for event in &outcome.events {
         placet_core::fold::fold(&mut overlay, event).unwrap();

@@ -5,9 +5,13 @@ use std::collections::{BTreeMap, HashSet};
 use super::fields::{Fields, Report, text};
 use super::{Dialect, Loader};
 use crate::event::BudgetKind;
-use crate::limits::UNDO_WINDOW_MS_DEFAULT;
+use crate::limits::{REDACTED_PATHS_MAX, UNDO_WINDOW_MS_DEFAULT};
+use crate::policy::url::{Opaque, UrlRule};
 use crate::policy::yaml::{At, Kind, Node};
-use crate::policy::{Action, Bounds, Budget, Cost, Effect, ObligationRule, ParamEffect, Range, compile_pattern};
+use crate::policy::{
+    Action, ApprovalRules, Bounds, Budget, Cost, Effect, Group, ObligationRule, ParamEffect, Range, compile_pattern,
+};
+use crate::redact;
 use crate::reply::Tier;
 use crate::request::is_action_type;
 use crate::stamp::{Stamp, parse_duration_ms};
@@ -28,6 +32,9 @@ pub(super) struct ActionAt {
     effects_at: Vec<(At, String)>,
     command_at: Option<At>,
     cost_at: Option<At>,
+    group_at: Option<At>,
+    external_at: Option<At>,
+    redact_at: Option<At>,
 }
 
 impl Loader {
@@ -59,11 +66,13 @@ impl Loader {
         let dry_run_until = self.instant(&mut fields, "dry_run_until");
         let undo_window_ms = self.undo_window(&mut fields);
         let (execute_within_ms, obligations) = self.obligations(&mut fields);
-        let approval_ttl_ms = self.approval(&mut fields);
+        let (approval, group_at) = self.approval(&mut fields);
+        let (present_bound, external_at) = self.authority(&mut fields);
+        let (redact, redact_at) = self.redact(&mut fields);
         self.refuse_unenforced(&mut fields);
         fields.finish(&mut self.report);
         let rules = Action {
-            approval_ttl_ms,
+            approval,
             bounds,
             compensating_command: command.as_ref().map(|(_, name)| name.clone()),
             cost,
@@ -74,11 +83,26 @@ impl Loader {
             execute_within_ms,
             obligations,
             param_effects,
+            present_bound,
+            redact,
+            requires_external_authorization: external_at.is_some(),
             tier: tier.unwrap_or(Tier::Confirm),
             undo_window_ms,
         };
         let command_at = command.map(|(at, _)| at);
-        let action = ActionAt { at, name: name.clone(), rules, draws_at, effects_at: all_effects, command_at, cost_at };
+        let effects_at = all_effects;
+        let action = ActionAt {
+            at,
+            name: name.clone(),
+            rules,
+            draws_at,
+            effects_at,
+            command_at,
+            cost_at,
+            group_at,
+            external_at,
+            redact_at,
+        };
         if self.actions.insert(name.clone(), action).is_some() {
             self.report.mistake(name_at, format!("action type `{name}` appears twice"));
         }
@@ -149,30 +173,32 @@ impl Loader {
             let at = rule.at;
             let param = rule.text("param", report);
             let pattern = rule.text("pattern", report);
-            let url = rule.take("url");
+            let url_given = rule.has("url");
+            let url = rule.mapping("url", report).and_then(|url| url_rule(url, report));
             let add_effects = rule.texts("add_effects", report);
             rule.finish(report);
-            if let Some((key, _)) = &url {
-                report.mistake(key.at, "`url` rules are not enforced by this version; match with `pattern`, or wait");
-            }
             if param.is_none() {
                 report.mistake(at, "a `param_effects` rule has no `param`");
             }
-            if pattern.is_some() == url.is_some() {
+            if pattern.is_some() == url_given {
                 report.mistake(at, "a `param_effects` rule has exactly one of `pattern` and `url`");
             }
             if add_effects.is_empty() {
                 report.mistake(at, "a `param_effects` rule has no `add_effects`");
             }
-            let (Some((_, param)), Some((pattern_at, pattern))) = (param, pattern) else { continue };
-            if let Err(message) = compile_pattern(&pattern) {
-                report.mistake(pattern_at, message);
+            let Some((_, param)) = param else { continue };
+            if let Some((at, pattern)) = &pattern
+                && let Err(message) = compile_pattern(pattern)
+            {
+                report.mistake(*at, message);
             }
+            let pattern = pattern.map(|(_, pattern)| pattern);
             labels.extend(add_effects.iter().cloned());
             rules.push(ParamEffect {
                 add_effects: add_effects.into_iter().map(|(_, label)| label).collect(),
                 param,
                 pattern,
+                url,
             });
         }
         rules
@@ -251,37 +277,80 @@ impl Loader {
         (execute_within_ms, rules)
     }
 
-    fn approval(&mut self, fields: &mut Fields) -> Option<i64> {
+    fn approval(&mut self, fields: &mut Fields) -> (ApprovalRules, Option<At>) {
         if self.dialect == Dialect::Onedoor {
-            return None;
+            return (ApprovalRules::default(), None);
         }
-        let mut approval = fields.mapping("approval", &mut self.report)?;
-        let ttl = approval.duration("ttl", &mut self.report);
-        for name in ["group", "queue"] {
-            if let Some((key, _)) = approval.take(name) {
-                self.report.mistake(key.at, format!("`approval.{name}` is not enforced by this version; remove it"));
+        let report = &mut self.report;
+        let Some(mut approval) = fields.mapping("approval", report) else { return (ApprovalRules::default(), None) };
+        let ttl_ms = approval.duration("ttl", report);
+        let (group_at, group) = approval.text("group", report).unzip();
+        let (mut per_minute, mut per_principal) = (None, None);
+        if let Some(mut queue) = approval.mapping("queue", report) {
+            per_minute = count(&mut queue, "per_minute", report);
+            per_principal = count(&mut queue, "per_principal", report);
+            queue.finish(report);
+        }
+        approval.finish(report);
+        (ApprovalRules { group, per_minute, per_principal, ttl_ms }, group_at)
+    }
+
+    /// Who else must agree, and who alone may be shown the permit.
+    fn authority(&mut self, fields: &mut Fields) -> (Option<String>, Option<At>) {
+        let external = match fields.flag("requires_external_authorization", &mut self.report) {
+            Some((at, true)) => Some(at),
+            _ => None,
+        };
+        let bound = fields.text("present_bound", &mut self.report).and_then(|(at, audience)| {
+            let absolute = audience.split_once(':').is_some_and(|(scheme, rest)| {
+                scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+                    && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'))
+                    && !rest.is_empty()
+                    && audience.bytes().all(|b| b.is_ascii_graphic())
+            });
+            if !absolute {
+                self.report.mistake(at, format!("`present_bound` is `{audience}`, not an absolute URI"));
+            }
+            absolute.then_some(audience)
+        });
+        (bound, external)
+    }
+
+    fn redact(&mut self, fields: &mut Fields) -> (Vec<String>, Option<At>) {
+        if self.dialect == Dialect::Onedoor {
+            return (Vec::new(), None);
+        }
+        let paths = fields.texts("redact", &mut self.report);
+        let first = paths.first().map(|(at, _)| *at);
+        if paths.len() > REDACTED_PATHS_MAX
+            && let Some(at) = first
+        {
+            self.report.mistake(at, format!("`redact` has more than {REDACTED_PATHS_MAX} paths"));
+        }
+        let mut kept = Vec::new();
+        for (at, path) in paths {
+            if redact::is_path(&path) {
+                kept.push(path);
+            } else {
+                self.report.mistake(
+                    at,
+                    format!("`{path}` cannot be redacted; it is params.<name>, payload.<name>, rationale or error"),
+                );
             }
         }
-        approval.finish(&mut self.report);
-        ttl
+        kept.sort();
+        (kept, first)
     }
 
     /// Fields of both dialects that promise something this version does not do. Their harmless values pass.
     fn refuse_unenforced(&mut self, fields: &mut Fields) {
-        for name in ["requires_step_up", "requires_external_authorization"] {
-            if let Some((at, true)) = fields.flag(name, &mut self.report) {
-                self.report.mistake(at, format!("`{name}: true` is not enforced by this version"));
-            }
+        if let Some((at, true)) = fields.flag("requires_step_up", &mut self.report) {
+            self.report.mistake(at, "`requires_step_up: true` is not enforced by this version");
         }
-        for name in ["present_bound", "bound_permit_action_type"] {
-            if let Some((key, _)) = fields.take(name) {
-                self.report.mistake(key.at, format!("`{name}` is not enforced by this version; remove it"));
-            }
+        if let Some((key, _)) = fields.take("bound_permit_action_type") {
+            self.report.mistake(key.at, "`bound_permit_action_type` is not enforced by this version; remove it");
         }
         if self.dialect == Dialect::Placet {
-            if let Some((key, _)) = fields.take("redact") {
-                self.report.mistake(key.at, "`redact` is not enforced by this version; remove it");
-            }
             match fields.text("on_timeout", &mut self.report) {
                 Some((at, word)) if word != "settle" => {
                     self.report
@@ -337,6 +406,33 @@ impl ActionAt {
         self.check_draws(budgets, effects, report);
     }
 
+    pub(super) fn check_approval(&self, groups: &BTreeMap<String, Group>, has_authority: bool, report: &mut Report) {
+        if let (Some(at), Some(group)) = (self.group_at, &self.rules.approval.group)
+            && !groups.contains_key(group)
+        {
+            report.mistake(at, format!("group `{group}` is not declared under `approvers`"));
+        }
+        if let Some(at) = self.external_at
+            && !has_authority
+        {
+            report.mistake(at, "an external authorization needs `mandate: { authority: <key> }`");
+        }
+        if let Some(at) = self.redact_at {
+            let judged = |path: &String| {
+                path.strip_prefix("params.").is_some_and(|name| {
+                    let bounds = &self.rules.bounds;
+                    bounds.numeric.contains_key(name)
+                        || bounds.choices.contains_key(name)
+                        || self.rules.cost.as_ref().is_some_and(|cost| cost.param == name)
+                        || self.rules.param_effects.iter().any(|rule| rule.param == name)
+                })
+            };
+            for path in self.rules.redact.iter().filter(|path| judged(path)) {
+                report.warning(at, format!("a rule reads `{path}`: decisions on it cannot be derived again"));
+            }
+        }
+    }
+
     fn check_draws(&self, budgets: &BTreeMap<String, Budget>, effects: &BTreeMap<String, Effect>, report: &mut Report) {
         for (at, budget) in &self.draws_at {
             if !budgets.contains_key(budget) {
@@ -387,4 +483,41 @@ fn is_vendor_name(text: &str) -> bool {
         };
         word(vendor) && word(name)
     })
+}
+
+fn count(fields: &mut Fields, name: &str, report: &mut Report) -> Option<u64> {
+    let (at, number) = fields.integer(name, report)?;
+    let count = u64::try_from(number).ok().filter(|count| *count > 0);
+    if count.is_none() {
+        report.mistake(at, format!("`{name}` is {number}; it is 1 or more"));
+    }
+    count
+}
+
+/// The rule of AADP §19; what it names must be readable.
+fn url_rule(mut fields: Fields, report: &mut Report) -> Option<UrlRule> {
+    let at = fields.at;
+    let texts = |fields: &mut Fields, name: &str, report: &mut Report| -> Vec<String> {
+        fields.texts(name, report).into_iter().map(|(_, text)| text).collect()
+    };
+    let cidrs = texts(&mut fields, "cidrs", report);
+    let hosts = texts(&mut fields, "hosts", report);
+    let schemes = texts(&mut fields, "schemes", report);
+    let include_subdomains = fields.flag("include_subdomains", report).is_some_and(|(_, flag)| flag);
+    let opaque = fields.mapping("opaque", report).map(|mut opaque| {
+        let builtin = opaque.flag("builtin", report).is_some_and(|(_, flag)| flag);
+        let extra = texts(&mut opaque, "extra", report);
+        opaque.finish(report);
+        Opaque { builtin, extra }
+    });
+    fields.finish(report);
+    let rule = UrlRule { cidrs, hosts, include_subdomains, opaque, schemes };
+    match rule.compile() {
+        // In its one form, so that spelling does not change the identity of the policy.
+        Ok(compiled) => Some(compiled.rule()),
+        Err(message) => {
+            report.mistake(at, message);
+            None
+        }
+    }
 }

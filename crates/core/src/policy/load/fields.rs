@@ -51,6 +51,11 @@ impl Fields {
         }
     }
 
+    /// Whether a field is there, whatever it holds.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.entries.iter().any(|(key, node)| key.text == name && !node.is_null())
+    }
+
     /// Takes a field; `null` is absence.
     pub(super) fn take(&mut self, name: &str) -> Option<(Key, Node)> {
         let position = self.entries.iter().position(|(key, _)| key.text == name)?;
