@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Absent on purpose: judgement, consensus and disk. Everything behind a door is the [`Pdp`] trait. Rooms in reading
-//! order: [`pdp`], [`roles`], [`auth`], [`reject`], [`edge`], [`http`], [`grpc`], [`tls`], [`listen`], [`telemetry`].
+//! order: [`pdp`], [`roles`], [`auth`], [`reject`], [`edge`], [`http`], [`grpc`], [`tls`], [`socket`],
+//! [`listen`], [`telemetry`].
 
 mod args;
 pub mod auth;
@@ -19,6 +20,7 @@ pub mod listen;
 pub mod pdp;
 pub mod reject;
 pub mod roles;
+pub mod socket;
 pub mod telemetry;
 pub mod tls;
 
@@ -26,4 +28,5 @@ pub use auth::{Keyring, KeyringError};
 pub use edge::Edge;
 pub use listen::{ListenError, ServeError, check_listen, serve_grpc, serve_http};
 pub use pdp::Pdp;
+pub use socket::{SocketError, SocketFile, SocketMode};
 pub use tls::{Tls, TlsError, TlsFiles};
