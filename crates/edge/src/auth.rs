@@ -1,4 +1,4 @@
-//! Bearer tokens: who calls, with which roles (AADP §2, §15.1).
+//! Callers, and the bearer tokens that show who they are (AADP §2, §15.1).
 //! Absent on purpose: tokens. A keyring keeps BLAKE3 digests and looks up by digest, so no comparison of secrets can
 //! leak through its timing; and a principal never comes from a body.
 
@@ -22,6 +22,25 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// A caller of this name with these roles, as a file spells them; or what is wrong with them.
+    pub(crate) fn new(principal: &str, words: &[String]) -> Result<Self, String> {
+        check_principal(principal)?;
+        let mut roles = Vec::new();
+        for word in words {
+            let role = Role::parse(word).ok_or_else(|| {
+                format!("has the unknown role `{word}`; roles are decide, approve, operate, policy and audit")
+            })?;
+            if roles.contains(&role) {
+                return Err(format!("has the role `{word}` twice"));
+            }
+            roles.push(role);
+        }
+        if roles.is_empty() {
+            return Err("has no role".to_owned());
+        }
+        Ok(Self { principal: Principal::new(principal), roles })
+    }
+
     /// Whether this caller may use an operation.
     pub fn may(&self, access: Access) -> bool {
         match access {
@@ -138,20 +157,7 @@ fn read_entry(text: &str) -> Result<(Hash, Caller), Problem> {
     let raw: RawEntry = serde_json::from_str(text)
         .map_err(|error| Problem { principal: None, detail: format!("is not an entry: {error}") })?;
     let problem = |detail: String| Problem { principal: Some(raw.principal.clone()), detail };
-    check_principal(&raw.principal).map_err(|detail| problem(detail.to_owned()))?;
-    let mut roles = Vec::new();
-    for word in &raw.roles {
-        let role = Role::parse(word).ok_or_else(|| {
-            problem(format!("has the unknown role `{word}`; roles are decide, approve, operate, policy and audit"))
-        })?;
-        if roles.contains(&role) {
-            return Err(problem(format!("has the role `{word}` twice")));
-        }
-        roles.push(role);
-    }
-    if roles.is_empty() {
-        return Err(problem("has no role".to_owned()));
-    }
+    let caller = Caller::new(&raw.principal, &raw.roles).map_err(&problem)?;
     let digest = match (&raw.token, &raw.token_blake3) {
         (Some(token), None) => {
             check_token(token).map_err(&problem)?;
@@ -162,7 +168,7 @@ fn read_entry(text: &str) -> Result<(Hash, Caller), Problem> {
         (None, None) => return Err(problem("has neither `token` nor `token_blake3`".to_owned())),
         (Some(_), Some(_)) => return Err(problem("has both `token` and `token_blake3`".to_owned())),
     };
-    Ok((digest, Caller { principal: Principal::new(raw.principal.clone()), roles }))
+    Ok((digest, caller))
 }
 
 fn check_principal(name: &str) -> Result<(), &'static str> {
@@ -193,19 +199,28 @@ fn check_token(token: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// What a request's `Authorization` header amounts to.
+/// What a request shows of its caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Presented {
-    /// None was sent.
+    /// No credential.
     Nothing,
-    /// One that is not known, or not of the form `Bearer <token>`.
+    /// A token that is not known, or a header that is not of the form `Bearer <token>`.
     Unknown,
-    /// A known one.
+    /// A known token, or the process at the other end of a socket.
     Known(Caller),
+    /// A process that no entry knows.
+    Unmapped {
+        /// Its user.
+        uid: u32,
+        /// Its group.
+        gid: u32,
+    },
+    /// A token, from a process whom the socket identifies already.
+    Twice,
 }
 
 impl Presented {
-    /// Reads the header. Two headers are not a credential: which one would count?
+    /// Reads the `Authorization` header. Two headers are not a credential: which one would count?
     pub fn read(headers: &http::HeaderMap, keyring: &Keyring) -> Self {
         let mut values = headers.get_all(http::header::AUTHORIZATION).iter();
         let (Some(value), None) = (values.next(), values.next()) else {

@@ -1,9 +1,9 @@
-//! What both doors share: the decision point, the keyring, the bounds, and how a call is made.
+//! What the doors share: the decision point, the keyring, the bounds, and how a call is made.
 //! Absent on purpose: bytes of any protocol.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use http::HeaderMap;
+use http::{Extensions, HeaderMap};
 use placet_core::cluster::{ClusterView, Health, MembershipChange};
 use placet_core::op::{Answer, Call, Op, Reject};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -11,6 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::auth::{Caller, Keyring, Presented};
 use crate::limits::{ADMIN_IN_FLIGHT_MAX, ANSWER_WITHIN, DECIDE_IN_FLIGHT_MAX, TAILS_MAX};
 use crate::pdp::Pdp;
+use crate::peers::Peer;
 use crate::reject::{Kind, Refusal};
 use crate::roles::Lane;
 use crate::telemetry;
@@ -21,7 +22,7 @@ pub type RenderMetrics = dyn Fn() -> String + Send + Sync;
 /// Makes a span the child of the trace that a request's headers name.
 pub type AdoptTrace = dyn Fn(&tracing::Span, &HeaderMap) + Send + Sync;
 
-/// The state of both doors; cheap to clone.
+/// The state of the doors; cheap to clone.
 #[derive(Clone)]
 pub struct Edge {
     pdp: Arc<dyn Pdp>,
@@ -85,7 +86,11 @@ impl Edge {
         &self.pdp
     }
 
-    pub(crate) fn presented(&self, headers: &HeaderMap) -> Presented {
+    /// Who calls: what the connection knows (its extensions), or else what the headers show.
+    pub(crate) fn presented(&self, extensions: &Extensions, headers: &HeaderMap) -> Presented {
+        if let Some(peer) = extensions.get::<Peer>() {
+            return peer.presented(headers);
+        }
         let keyring = Arc::clone(&self.keyring.read().unwrap_or_else(PoisonError::into_inner));
         Presented::read(headers, &keyring)
     }

@@ -10,24 +10,26 @@ use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
 use http::header::{CACHE_CONTROL, HeaderName, HeaderValue};
 use http::request::Parts;
-use http::{HeaderMap, Method};
+use http::{Extensions, HeaderMap, Method};
 use tokio::sync::OwnedSemaphorePermit;
 use tonic::Status;
 use tracing::Instrument;
 
 use crate::auth::{Caller, Presented};
 use crate::edge::Edge;
+use crate::peers::Peer;
 use crate::reject::{Kind, Refusal};
 use crate::roles::{self, Access, Row};
 use crate::telemetry;
 
-/// Guards the HTTP door.
+/// Guards the HTTP doors, over TCP and over the Unix socket.
 pub(crate) async fn http(State(edge): State<Edge>, mut request: Request, next: Next) -> Response {
     let began = Instant::now();
+    let door = if request.extensions().get::<Peer>().is_some() { "unix" } else { "http" };
     let method = method_word(request.method());
     let matched = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let route = matched.as_deref().and_then(known_route);
-    let span = telemetry::span("http", route.unwrap_or("none"), request.headers());
+    let span = telemetry::span(door, route.unwrap_or("none"), request.headers());
     edge.adopt_trace(&span, request.headers());
     async move {
         // Where a route takes GET it takes HEAD.
@@ -35,7 +37,7 @@ pub(crate) async fn http(State(edge): State<Edge>, mut request: Request, next: N
         let mut response = match row {
             None => next.run(request).await,
             Some(Err(route)) => Refusal::method_not_allowed(roles::methods(route)).into_response(),
-            Some(Ok(row)) => match admit(&edge, request.headers(), row) {
+            Some(Ok(row)) => match admit(&edge, request.extensions(), request.headers(), row) {
                 Err(refusal) => refusal.into_response(),
                 Ok((caller, _place)) => {
                     request.extensions_mut().extend(caller.map(extension).unwrap_or_default());
@@ -46,7 +48,7 @@ pub(crate) async fn http(State(edge): State<Edge>, mut request: Request, next: N
         let headers = response.headers_mut();
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         headers.insert(HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff"));
-        telemetry::answered("http", route.unwrap_or("none"), method, response.status().as_str().to_owned(), began);
+        telemetry::answered(door, route.unwrap_or("none"), method, response.status().as_str().to_owned(), began);
         response
     }
     .instrument(span)
@@ -63,7 +65,7 @@ pub(crate) async fn grpc(State(edge): State<Edge>, mut request: Request, next: N
     async move {
         let admitted = match row {
             None => Err(Status::unimplemented("no such method")),
-            Some(row) => admit(&edge, request.headers(), row).map_err(Status::from),
+            Some(row) => admit(&edge, request.extensions(), request.headers(), row).map_err(Status::from),
         };
         let response = match admitted {
             Err(status) => status.into_http(),
@@ -92,18 +94,28 @@ async fn caught(response: impl Future<Output = Response>) -> Result<Response, Re
 
 fn admit(
     edge: &Edge,
+    extensions: &Extensions,
     headers: &HeaderMap,
     row: &Row,
 ) -> Result<(Option<Caller>, Option<OwnedSemaphorePermit>), Refusal> {
-    let caller = match edge.presented(headers) {
+    let caller = match edge.presented(extensions, headers) {
         Presented::Known(caller) if caller.may(row.access) => Some(caller),
         Presented::Known(caller) => {
             let detail = format!("`{}` holds no role for this; it takes {}", caller.principal, needed(row.access));
             return Err(Refusal::new(Kind::Forbidden, detail));
         }
-        Presented::Nothing if row.access == Access::Open => None,
+        Presented::Nothing | Presented::Unmapped { .. } if row.access == Access::Open => None,
         Presented::Nothing => return Err(Refusal::new(Kind::Unauthenticated, "this takes `Authorization: Bearer`")),
         Presented::Unknown => return Err(Refusal::new(Kind::Unauthenticated, "the bearer token is not known here")),
+        // Not 401: no credential in a header would help.
+        Presented::Unmapped { uid, gid } => {
+            let detail = format!("no peer is configured for user {uid} or group {gid}");
+            return Err(Refusal::new(Kind::Forbidden, detail));
+        }
+        Presented::Twice => {
+            let detail = "on this socket the connecting process is the identity; send no `Authorization`";
+            return Err(Refusal::new(Kind::Unauthenticated, detail));
+        }
     };
     Ok((caller, edge.enter(row.lane)?))
 }
@@ -111,7 +123,7 @@ fn admit(
 fn needed(access: Access) -> String {
     match access {
         Access::AnyOf(roles) => roles.iter().map(|role| role.as_str()).collect::<Vec<_>>().join(" or "),
-        Access::Open | Access::AnyToken => "any token".to_owned(),
+        Access::Open | Access::AnyToken => "any caller".to_owned(),
     }
 }
 

@@ -1,12 +1,13 @@
-//! The doors of a decision point: HTTP/JSON and gRPC `placet.v1` (AADP §15). They authenticate, limit, decode, ask,
-//! and encode.
+//! The doors of a decision point: HTTP/JSON over TCP and over a Unix socket, and gRPC `placet.v1` (AADP §15). They
+//! authenticate, limit, decode, ask, and encode.
 //!
 //! ```text
 //! socket ─► listen (TLS, drain) ─► guard (roles, lanes, metrics) ─► http | grpc ─► Edge::ask ─► Pdp
 //! ```
 //!
 //! Absent on purpose: judgement, consensus and disk. Everything behind a door is the [`Pdp`] trait. Rooms in reading
-//! order: [`pdp`], [`roles`], [`auth`], [`reject`], [`edge`], [`http`], [`grpc`], [`tls`], [`listen`], [`telemetry`].
+//! order: [`pdp`], [`roles`], [`auth`], [`peers`], [`reject`], [`edge`], [`http`], [`grpc`], [`tls`], [`socket`],
+//! [`listen`], [`telemetry`].
 
 mod args;
 pub mod auth;
@@ -17,13 +18,17 @@ pub mod http;
 pub mod limits;
 pub mod listen;
 pub mod pdp;
+pub mod peers;
 pub mod reject;
 pub mod roles;
+pub mod socket;
 pub mod telemetry;
 pub mod tls;
 
 pub use auth::{Keyring, KeyringError};
 pub use edge::Edge;
-pub use listen::{ListenError, ServeError, check_listen, serve_grpc, serve_http};
+pub use listen::{ListenError, ServeError, check_listen, serve_grpc, serve_http, serve_unix};
 pub use pdp::Pdp;
+pub use peers::{PeerEntry, Peers, PeersError};
+pub use socket::{SocketError, SocketFile, SocketMode};
 pub use tls::{Tls, TlsError, TlsFiles};

@@ -77,5 +77,11 @@ pub const PRINCIPAL_BYTES_MAX: usize = 255;
 /// clients keep idle connections busy, short enough that slow ones cannot hold every place.
 pub const H1_HEAD_WITHIN: Duration = Duration::from_secs(60);
 
+/// Longest path of a Unix socket: the kernel's field has 108 bytes on Linux, 104 on macOS and BSD; the last is zero.
+pub const SOCKET_PATH_BYTES_MAX: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
+
+/// Connections that wait to be accepted on a Unix socket, as many as on a TCP door.
+pub const SOCKET_BACKLOG: u32 = 1024;
+
 /// Pause after a failed accept (no file descriptor left): the cause needs time, not attempts.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

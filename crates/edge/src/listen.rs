@@ -1,4 +1,4 @@
-//! Sockets: accept, TLS, HTTP/1.1 and HTTP/2, and a drain with a deadline. Both doors are served by this loop.
+//! Sockets: accept, TLS, HTTP/1.1 and HTTP/2, and a drain with a deadline. All doors are served by this loop.
 //! Absent on purpose: routes.
 //! INVARIANT (private channel): what is not TLS is not reachable from another host (AADP §15.1).
 
@@ -8,22 +8,27 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
+use tower::util::MapRequest;
 
 use crate::edge::Edge;
 use crate::limits::{
     ACCEPT_PAUSE, CONNECTIONS_MAX, DRAIN_WITHIN, H1_HEAD_WITHIN, H2_PING_EVERY, H2_PING_WITHIN, H2_STREAMS_MAX,
     HEAD_WITHIN,
 };
+use crate::peers::{Peer, Peers};
+use crate::socket::SocketFile;
 use crate::telemetry::Connected;
 use crate::tls::Tls;
 use crate::{grpc, http};
@@ -65,7 +70,20 @@ pub async fn serve_http(
     let (closing, drain) = watch::channel(false);
     let tls = tls.map(|tls| tls.for_protocols(&["h2", "http/1.1"]).into());
     let door = Door { name: "http", router: http::router(edge), tls, h2_only: false, drain };
-    serve(listener, door, closing, shutdown).await
+    serve(Listener::tcp(listener, &door)?, door, closing, shutdown).await
+}
+
+/// Serves the HTTP/JSON door on a Unix socket until `shutdown`, then drains. Callers are who the kernel says they are,
+/// by the table of `peers`; the file is removed as soon as no new connection is taken.
+pub async fn serve_unix(
+    socket: SocketFile,
+    peers: Peers,
+    edge: Edge,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<(), ServeError> {
+    let (closing, drain) = watch::channel(false);
+    let door = Door { name: "unix", router: http::router(edge), tls: None, h2_only: false, drain };
+    serve(Listener::Unix(socket, Arc::new(peers)), door, closing, shutdown).await
 }
 
 /// Serves the gRPC door until `shutdown`, then drains.
@@ -78,7 +96,34 @@ pub async fn serve_grpc(
     let (closing, drain) = watch::channel(false);
     let tls = tls.map(|tls| tls.for_protocols(&["h2"]).into());
     let door = Door { name: "grpc", router: grpc::router(edge, drain.clone()), tls, h2_only: true, drain };
-    serve(listener, door, closing, shutdown).await
+    serve(Listener::tcp(listener, &door)?, door, closing, shutdown).await
+}
+
+/// What a door listens on.
+enum Listener {
+    Tcp(TcpListener),
+    Unix(SocketFile, Arc<Peers>),
+}
+
+/// A connection that was taken.
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream, Arc<Peers>),
+}
+
+impl Listener {
+    fn tcp(listener: TcpListener, door: &Door) -> Result<Self, ServeError> {
+        let addr = listener.local_addr().map_err(ServeError::Listener)?;
+        check_listen(addr, door.tls.is_some())?;
+        Ok(Self::Tcp(listener))
+    }
+
+    async fn accept(&self) -> io::Result<Stream> {
+        match self {
+            Self::Tcp(listener) => listener.accept().await.map(|(stream, _)| Stream::Tcp(stream)),
+            Self::Unix(socket, peers) => socket.accept().await.map(|stream| Stream::Unix(stream, Arc::clone(peers))),
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -91,13 +136,11 @@ struct Door {
 }
 
 async fn serve(
-    listener: TcpListener,
+    listener: Listener,
     door: Door,
     closing: watch::Sender<bool>,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
-    let addr = listener.local_addr().map_err(ServeError::Listener)?;
-    check_listen(addr, door.tls.is_some())?;
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
@@ -112,7 +155,7 @@ async fn serve(
             () = &mut shutdown => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             (place, accepted) = accepted => match accepted {
-                Ok((stream, _)) => {
+                Ok(stream) => {
                     let door = door.clone();
                     connections.spawn(async move {
                         let _place = place;
@@ -143,31 +186,53 @@ pub(crate) async fn told(mut drain: watch::Receiver<bool>) {
 }
 
 impl Door {
-    async fn attend(self, stream: TcpStream) {
+    async fn attend(self, stream: Stream) {
         let _connected = Connected::new(self.name);
+        match stream {
+            Stream::Tcp(stream) => self.attend_tcp(stream).await,
+            Stream::Unix(stream, peers) => self.attend_unix(stream, &peers).await,
+        }
+    }
+
+    async fn attend_unix(self, stream: UnixStream, peers: &Peers) {
+        let peer = match stream.peer_cred() {
+            Ok(process) => peers.recognize(process.uid(), process.gid()),
+            Err(error) => return tracing::debug!(%error, door = self.name, "a peer has no credentials"),
+        };
+        if self.begins(async { stream.readable().await.is_ok() }).await {
+            self.drive(stream, Version::Either, Some(peer)).await;
+        }
+    }
+
+    async fn attend_tcp(self, stream: TcpStream) {
         // Answers are small and awaited: waiting to fill a segment only delays them.
         let _ = stream.set_nodelay(true);
         let Some(tls) = self.tls.clone() else {
-            let mut byte = [0];
-            let first = timeout(HEAD_WITHIN, stream.peek(&mut byte));
-            tokio::select! {
-                () = told(self.drain.clone()) => return,
-                first = first => if !matches!(first, Ok(Ok(1))) { return },
+            if self.begins(async { matches!(stream.peek(&mut [0]).await, Ok(1)) }).await {
+                let version = if self.h2_only { Version::Two } else { Version::Either };
+                self.drive(stream, version, None).await;
             }
-            let version = if self.h2_only { Version::Two } else { Version::Either };
-            return self.drive(stream, version).await;
+            return;
         };
         match timeout(HEAD_WITHIN, tls.accept(stream)).await {
             Ok(Ok(stream)) => {
                 let h2 = self.h2_only || stream.get_ref().1.alpn_protocol() == Some(b"h2");
-                self.drive(stream, if h2 { Version::Two } else { Version::One }).await;
+                self.drive(stream, if h2 { Version::Two } else { Version::One }, None).await;
             }
             Ok(Err(error)) => tracing::debug!(%error, door = self.name, "a TLS handshake failed"),
             Err(_) => tracing::debug!(door = self.name, "a TLS handshake took too long"),
         }
     }
 
-    async fn drive(self, stream: impl AsyncRead + AsyncWrite + Unpin + 'static, version: Version) {
+    /// Whether a client sends something in time, and before the door is told to close.
+    async fn begins(&self, first: impl Future<Output = bool>) -> bool {
+        tokio::select! {
+            () = told(self.drain.clone()) => false,
+            first = timeout(HEAD_WITHIN, first) => matches!(first, Ok(true)),
+        }
+    }
+
+    async fn drive(self, stream: impl AsyncRead + AsyncWrite + Unpin + 'static, version: Version, peer: Option<Peer>) {
         let mut builder = auto::Builder::new(TokioExecutor::new());
         builder.http1().timer(TokioTimer::new()).header_read_timeout(H1_HEAD_WITHIN);
         builder
@@ -181,8 +246,13 @@ impl Door {
             Version::Two => builder.http2_only(),
             Version::Either => builder,
         };
-        let mut connection =
-            pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(self.router)));
+        let service = MapRequest::new(self.router, move |mut request: Request<Incoming>| {
+            if let Some(peer) = &peer {
+                request.extensions_mut().insert(peer.clone());
+            }
+            request
+        });
+        let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service)));
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
             () = told(self.drain) => {

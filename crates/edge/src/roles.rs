@@ -4,7 +4,7 @@
 
 use serde::Deserialize;
 
-/// What a token may do. A token holds exactly the roles that it is given.
+/// What a caller may do. A token or a peer of the socket holds exactly the roles that it is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -46,9 +46,9 @@ impl Role {
 pub enum Access {
     /// Anyone; a token, if one is sent, must be known.
     Open,
-    /// Anyone with a token.
+    /// Any known caller.
     AnyToken,
-    /// A token with one of these roles.
+    /// A caller with one of these roles.
     AnyOf(&'static [Role]),
 }
 

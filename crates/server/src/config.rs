@@ -7,8 +7,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use placet_core::cluster::MemberAddresses;
+use placet_edge::{PeerEntry, Peers, SocketMode};
 use serde::Deserialize;
 
 /// A whole file. Unknown names are mistakes: a misspelt limit is a limit that does not hold.
@@ -24,6 +25,8 @@ pub struct Config {
     pub http: Door,
     pub grpc: Door,
     pub peer: PeerDoor,
+    /// The HTTP door on a Unix socket; none unless it is named here.
+    pub unix: Option<UnixDoor>,
     /// The founding members, this node included; empty for a node that is added later.
     #[serde(default)]
     pub initial_cluster: Vec<Founder>,
@@ -45,6 +48,32 @@ pub struct Door {
 pub struct PeerDoor {
     pub listen: SocketAddr,
     pub tls: Option<PeerTls>,
+}
+
+/// The door for processes of this host, which the kernel identifies.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UnixDoor {
+    pub path: PathBuf,
+    /// `0600`, or `0660` with a group.
+    #[serde(default)]
+    pub mode: FileMode,
+    /// Number of the file's group.
+    pub gid: Option<u32>,
+    /// Name of the file's group.
+    pub group: Option<String>,
+    /// Who may call, with which roles.
+    pub peers: Vec<PeerEntry>,
+}
+
+/// Modes that keep other users out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub enum FileMode {
+    #[default]
+    #[serde(rename = "0600")]
+    Owner,
+    #[serde(rename = "0660")]
+    Group,
 }
 
 /// Certificate files in PEM.
@@ -97,6 +126,26 @@ impl Founder {
     }
 }
 
+impl UnixDoor {
+    /// The table of peers, its names looked up.
+    pub fn peers(&self) -> anyhow::Result<Peers> {
+        Peers::new(&self.peers).context("`unix.peers`")
+    }
+
+    /// The mode of the file, its group looked up.
+    pub fn socket_mode(&self) -> anyhow::Result<SocketMode> {
+        match (self.mode, self.gid, &self.group) {
+            (FileMode::Owner, None, None) => Ok(SocketMode::Owner),
+            (FileMode::Group, Some(gid), None) => Ok(SocketMode::Group(gid)),
+            (FileMode::Group, None, Some(name)) => match placet_edge::peers::group_id(name) {
+                Ok(gid) => Ok(SocketMode::Group(gid)),
+                Err(detail) => bail!("`unix` {detail}"),
+            },
+            _ => bail!("`unix` takes the mode 0600 without a group, or 0660 with one of `gid` and `group`"),
+        }
+    }
+}
+
 impl Config {
     /// Reads and checks a file; a relative path in it is relative to it.
     pub fn load(path: &Path) -> anyhow::Result<Self> {
@@ -119,6 +168,7 @@ impl Config {
         if let Some(tls) = &mut self.peer.tls {
             paths.extend([&mut tls.ca, &mut tls.cert, &mut tls.key]);
         }
+        paths.extend(self.unix.as_mut().map(|unix| &mut unix.path));
         paths
     }
 
@@ -141,6 +191,10 @@ impl Config {
             "the peer door listens on {peer}, beyond this machine, without `peer.tls`: nodes speak plain text on \
              loopback only"
         );
+        if let Some(unix) = &self.unix {
+            unix.socket_mode()?;
+            unix.peers()?;
+        }
         if let Some((low, high)) = self.raft.election_ms {
             let heartbeat = self.raft.heartbeat_ms.unwrap_or(100);
             ensure!(heartbeat < low && low < high, "`election_ms` is [low, high], both above `heartbeat_ms`");
@@ -191,7 +245,7 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::Config;
+    use super::{Config, SocketMode};
 
     const GOOD: &str = r#"
 node_id = 1
@@ -212,6 +266,42 @@ grpc = "http://127.0.0.1:7201"
         let path = folder.path().join("node.toml");
         std::fs::write(&path, text).unwrap();
         Config::load(&path).map_err(|error| format!("{error:#}"))
+    }
+
+    /// Goal: the socket is private unless a group is named, and every peer is somebody.
+    #[test]
+    fn a_socket_is_read_whole_or_refused() {
+        let root = r#"peers = [{ user = "root", principal = "agent", roles = ["decide"] }]"#;
+        let with = |lines: &str| load(&GOOD.replacen("[[initial", &format!("[unix]\n{lines}\n[[initial"), 1));
+        let unix = |lines: &str| with(&format!("path = \"placet.sock\"\n{lines}\n{root}")).map(|it| it.unix.unwrap());
+        let private = unix("").unwrap();
+        assert!(private.path.is_absolute() && private.path.ends_with("placet.sock"));
+        assert_eq!(private.socket_mode().unwrap(), SocketMode::Owner);
+        assert!(private.peers().unwrap().find(0, 7).is_some() && private.peers().unwrap().find(7, 0).is_none());
+        let shared = unix("mode = \"0660\"\ngid = 7").unwrap();
+        assert_eq!(shared.socket_mode().unwrap(), SocketMode::Group(7));
+        assert!(load(GOOD).unwrap().unix.is_none());
+        for (lines, part) in [
+            ("mode = \"0666\"", "unknown variant `0666`"),
+            ("mode = \"0660\"", "or 0660 with one of"),
+            ("gid = 7", "or 0660 with one of"),
+            ("mode = \"0660\"\ngid = 7\ngroup = \"seven\"", "or 0660 with one of"),
+            ("mode = \"0660\"\ngroup = \"no-such-group\"", "`no-such-group`, which this host does not know"),
+            ("owner = 7", "unknown field `owner`"),
+        ] {
+            let error = unix(lines).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+        for (peers, part) in [
+            ("", "missing field `peers`"),
+            ("peers = []", "nobody could call"),
+            (r#"peers = [{ principal = "a", roles = ["decide"] }]"#, "exactly one of"),
+            (r#"peers = [{ uid = 1, principal = "a", roles = ["admin"] }]"#, "unknown role `admin`"),
+            (r#"peers = [{ uid = 1, pid = 1, principal = "a", roles = ["audit"] }]"#, "unknown field `pid`"),
+        ] {
+            let error = with(&format!("path = \"placet.sock\"\n{peers}")).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `placet serve`: store, replica and doors joined into a node, and its orderly end.
 //!
 //! ```text
-//! start:  configuration ─► sockets ─► store ─► replica ─► peer door ─► HTTP and gRPC doors
+//! start:  configuration ─► sockets ─► store ─► replica ─► peer door ─► HTTP, gRPC and Unix doors
 //! stop:   hand leadership over ─► doors drain ─► replica ─► peer door ─► store ─► last spans
 //! ```
 
@@ -16,7 +16,7 @@ use opentelemetry_sdk::propagation::TraceContextPropagator;
 use placet_core::cluster::{ClusterView, Health, MembershipChange};
 use placet_core::ids::EvidenceIndex;
 use placet_core::op::{Answer, Call, Reject};
-use placet_edge::{Edge, Keyring, Pdp, TlsFiles, check_listen};
+use placet_edge::{Edge, Keyring, Pdp, Peers, SocketFile, TlsFiles, check_listen};
 use placet_replica::Node;
 use placet_store::StoreOptions;
 use reqwest::header::HeaderMap;
@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use crate::cli::{Serve, exit};
-use crate::config::{Config, Tls};
+use crate::config::{Config, Tls, UnixDoor};
 use crate::telemetry::{self, Telemetry};
 
 /// Runs a node until it is told to stop, or has to.
@@ -45,6 +45,7 @@ pub async fn serve(command: &Serve) -> anyhow::Result<u8> {
     let http = bind(config.http.listen, "http").await?;
     let grpc = bind(config.grpc.listen, "grpc").await?;
     let peers = bind(config.peer.listen, "peer").await?;
+    let unix = open_socket(config.unix.as_ref()).await?;
     let telemetry = telemetry::install(config.node_id, config.otlp_endpoint.as_deref())?;
 
     let node = Node::start(options, store.log.clone(), store.state.clone()).await?;
@@ -68,6 +69,12 @@ pub async fn serve(command: &Serve) -> anyhow::Result<u8> {
         doors.spawn(async move {
             placet_edge::serve_grpc(grpc, door, grpc_tls.as_ref(), closed).await.context("the grpc door")
         });
+        if let Some((socket, known)) = unix {
+            let (door, closed) = (edge.clone(), reached(&closing, Phase::Draining));
+            doors.spawn(
+                async move { placet_edge::serve_unix(socket, known, door, closed).await.context("the unix door") },
+            );
+        }
     }
     let mut peer_door = JoinSet::new();
     {
@@ -76,6 +83,9 @@ pub async fn serve(command: &Serve) -> anyhow::Result<u8> {
             .spawn(async move { placet_replica::serve_peers(&node, peers, closed).await.context("the peer door") });
     }
     tracing::info!(node = config.node_id, http = %config.http.listen, grpc = %config.grpc.listen, peer = %config.peer.listen, "serving");
+    if let Some(unix) = &config.unix {
+        tracing::info!(path = %unix.path.display(), "serving processes of this host");
+    }
 
     let why = tokio::select! {
         signal = stop_signal() => Stop::Asked(signal?),
@@ -148,6 +158,14 @@ fn load_tls(files: Option<&Tls>) -> anyhow::Result<Option<placet_edge::tls::Tls>
 
 async fn bind(address: SocketAddr, door: &str) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.with_context(|| format!("the {door} door cannot listen on {address}"))
+}
+
+/// The Unix socket and who may call there, if the configuration has one.
+async fn open_socket(door: Option<&UnixDoor>) -> anyhow::Result<Option<(SocketFile, Peers)>> {
+    let Some(door) = door else { return Ok(None) };
+    let peers = door.peers()?;
+    let socket = SocketFile::bind(&door.path, door.socket_mode()?).await.context("the unix door cannot listen")?;
+    Ok(Some((socket, peers)))
 }
 
 /// A future that ends when `closing` reaches a phase.

@@ -14,7 +14,7 @@ fn may(access: Access, role: Role) -> bool {
     }
 }
 
-fn path(route: &str) -> String {
+pub(crate) fn path(route: &str) -> String {
     let id = if route.contains("members") {
         "7"
     } else if route.contains("evidence") {

@@ -14,3 +14,4 @@ mod routes;
 mod status;
 mod streams;
 mod tls;
+mod unix;
