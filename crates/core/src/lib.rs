@@ -20,6 +20,7 @@ pub mod ids;
 pub mod json;
 pub mod limits;
 pub mod merkle;
+pub mod notice;
 pub mod op;
 pub mod policy;
 pub mod query;
