@@ -367,6 +367,9 @@ pub struct ReservationEnded {
     pub action_type: ActionType,
     pub detail: String,
     pub intent: EvidenceIndex,
+    /// Whose permit it was.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub owner: Option<Principal>,
     pub permit_digest: Hash,
     pub reason: String,
     /// What went back to its counter.

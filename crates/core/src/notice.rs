@@ -19,7 +19,7 @@ pub struct Notice {
 #[expect(missing_docs, reason = "the facts of the entries that they are drawn from")]
 pub enum Fact {
     /// A permit ended without a report; its owner must not start the act any more.
-    PermitExpired { action_type: ActionType, permit_digest: Hash, request_id: RequestId },
+    PermitExpired { owner: Option<Principal>, action_type: ActionType, permit_digest: Hash, request_id: RequestId },
     /// A switch was engaged or released. Engaged, it stops every act that it covers and that has not started.
     KillSwitch { engaged: bool, scope: Option<SwitchScope> },
     /// An approver resumed a proposal in the proposer's name: asking again under this request id gives the permit.
@@ -33,20 +33,23 @@ impl Notice {
     pub fn of(event: &Event) -> Option<Self> {
         let fact = match &event.entry.body {
             Body::ReservationExpired(ended) => Fact::PermitExpired {
+                owner: ended.owner.clone(),
                 action_type: ended.action_type.clone(),
                 permit_digest: ended.permit_digest,
                 request_id: ended.request_id.clone(),
             },
             Body::KillSwitch(set) => Fact::KillSwitch { engaged: set.engaged, scope: set.scope.clone() },
-            Body::Decision(decided) | Body::ExecIntent(decided) => match (&decided.approval_id, &decided.approval_ref) {
-                (Some(id), _) => Fact::Approval { approval_id: id.clone() },
-                (None, Some(id)) if decided.resumed_by.is_some() => Fact::Resumed {
-                    proposer: event.entry.principal.clone(),
-                    approval_id: id.clone(),
-                    request_id: decided.request_id.clone(),
-                },
-                _ => return None,
-            },
+            Body::Decision(decided) | Body::ExecIntent(decided) => {
+                match (&decided.approval_id, &decided.approval_ref) {
+                    (Some(id), _) => Fact::Approval { approval_id: id.clone() },
+                    (None, Some(id)) if decided.resumed_by.is_some() => Fact::Resumed {
+                        proposer: event.entry.principal.clone(),
+                        approval_id: id.clone(),
+                        request_id: decided.request_id.clone(),
+                    },
+                    _ => return None,
+                }
+            }
             Body::ApprovalTransition(change) => Fact::Approval { approval_id: change.approval_id.clone() },
             _ => return None,
         };

@@ -74,6 +74,7 @@ pub(super) fn expiry(permit_id: &PermitId, permit: &PermitRecord, policy: Option
         action_type: permit.action_type.clone(),
         detail: format!("no report before {}; {what}", permit.deadline),
         intent: permit.index,
+        owner: Some(permit.principal.clone()),
         permit_digest: permit_id.digest(),
         reason: "expired".to_owned(),
         released: permit.draws.iter().filter(goes_back).cloned().collect(),

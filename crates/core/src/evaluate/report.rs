@@ -90,6 +90,7 @@ fn accept(mut recorder: Recorder<'_>, report: &Reported<'_>, permit_id: &PermitI
             action_type: permit.action_type.clone(),
             detail: "the value part went back; the call stays counted".to_owned(),
             intent: permit.index,
+            owner: Some(permit.principal.clone()),
             permit_digest: permit_id.digest(),
             reason: reason.to_owned(),
             released,
