@@ -7,13 +7,14 @@
 //!
 //! Absent on purpose: IO, async, clocks, randomness and binary floats. The same log gives the same bytes on every
 //! node. Rooms in reading order: [`request`], [`policy`], [`state`], [`evaluate`], [`event`], [`fold`],
-//! [`evidence`], [`merkle`], [`head`], [`redact`], [`op`].
+//! [`evidence`], [`merkle`], [`head`], [`export`], [`redact`], [`op`].
 
 pub mod cluster;
 pub mod evaluate;
 pub mod event;
 pub mod evidence;
 pub mod exact;
+pub mod export;
 pub mod fold;
 pub mod head;
 pub mod ids;
