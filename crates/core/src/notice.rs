@@ -24,6 +24,8 @@ pub enum Fact {
     KillSwitch { engaged: bool, scope: Option<SwitchScope> },
     /// An approver resumed a proposal in the proposer's name: asking again under this request id gives the permit.
     Resumed { proposer: Principal, approval_id: ApprovalId, request_id: RequestId },
+    /// Entries were taken over whole from another node: what happened in them was not told here.
+    Missed,
     /// Something that approvers may want to hear of.
     Approval { approval_id: ApprovalId },
 }

@@ -180,6 +180,27 @@ pub enum Query {
 }
 
 impl Op {
+    /// A word for metrics and traces.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Decide(_) => "decide",
+            Self::Report(_) => "report",
+            Self::Malformed { .. } => "malformed",
+            Self::ResolveApproval { .. } => "resolve_approval",
+            Self::ResumeApproval { .. } => "resume_approval",
+            Self::RatifyApproval { .. } => "ratify_approval",
+            Self::SetMandate(_) => "set_mandate",
+            Self::SetKillSwitch { .. } => "kill_switch",
+            Self::PublishPolicy { .. } => "publish_policy",
+            Self::ActivatePolicy { .. } => "activate_policy",
+            Self::DropPolicy { .. } => "drop_policy",
+            Self::RecordLocal(_) => "record_local",
+            Self::SignHead => "sign_head",
+            Self::Notified { .. } => "notified",
+            Self::Query(_) => "query",
+        }
+    }
+
     /// Whether the operation only reads.
     pub fn is_query(&self) -> bool {
         matches!(self, Self::Query(_))

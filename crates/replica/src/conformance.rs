@@ -33,7 +33,8 @@ where
         let failed = |error: std::io::Error| StorageError::read(Types::err_from_string(error));
         let snapshots = Arc::new(Snapshots::open(&snapshot_dir, state.clone()).map_err(failed)?);
         let store = LogStore::new(log.clone(), snapshots.clone()).map_err(failed)?;
-        let applier = Applier::open(state, log, snapshots, Arc::default()).map_err(failed)?;
+        let applier = Applier::open(state, log, snapshots, tokio::sync::broadcast::channel(1).0, Arc::default())
+            .map_err(failed)?;
         Ok((guard, store, applier))
     }
 }

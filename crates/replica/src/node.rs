@@ -13,12 +13,13 @@ use openraft::{Config, Instant as _, ServerState, SnapshotPolicy};
 use parking_lot::Mutex;
 use placet_core::cluster::{ClusterView, Health, HealthStatus, MemberAddresses, MemberRole, MemberView};
 use placet_core::ids::EvidenceIndex;
+use placet_core::notice::Notice;
 use placet_core::op::Reject;
 use placet_core::stamp::Stamp;
 use placet_core::state::Read;
 use placet_wire::peer::peer_server::PeerServer;
 use thiserror::Error;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::JoinHandle;
 
 use crate::bootstrap::{self, Gate};
@@ -46,6 +47,9 @@ pub enum StartError {
     Recovery(String),
 }
 
+/// Notices that a slow listener may be behind: a batch that expires a thousand permits fits.
+const NOTICES_KEPT: usize = 4096;
+
 /// Why this node has no answer itself.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -69,6 +73,7 @@ pub(crate) struct Inner {
     pub(crate) peers: Peers,
     pub(crate) gate: Arc<Gate>,
     pub(crate) progress: watch::Receiver<Progress>,
+    notices: broadcast::Sender<Arc<Notice>>,
     fatal: FatalReason,
     queue: mpsc::Sender<Proposal>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
@@ -119,12 +124,13 @@ impl Node {
             tracing::warn!("fsync is off: this node may lose what it promised; for tests only");
         }
         let fatal = FatalReason::default();
+        let (notices, _) = broadcast::channel(NOTICES_KEPT);
         let founder = options.initial_cluster.len() > 1 && options.initial_cluster.contains_key(&options.node_id);
         let opened = Snapshots::open(&options.snapshot_dir, state.clone()).and_then(|snapshots| {
             let snapshots = Arc::new(snapshots);
             let gate = Gate::open(log.clone(), state.clone(), founder)?;
             let store = LogStore::new(log.clone(), snapshots.clone())?;
-            let applier = Applier::open(state.clone(), log.clone(), snapshots.clone(), fatal.clone())?;
+            let applier = Applier::open(state.clone(), log.clone(), snapshots.clone(), notices.clone(), fatal.clone())?;
             Ok((snapshots, gate, store, applier))
         });
         let (snapshots, gate, store, applier) = opened.map_err(StartError::Storage)?;
@@ -152,6 +158,7 @@ impl Node {
             peers,
             gate: Arc::new(gate),
             progress,
+            notices,
             fatal,
             queue,
             tasks: Mutex::default(),
@@ -221,6 +228,11 @@ impl Node {
         let mut progress = self.inner.progress.clone();
         // The Applier is gone: whoever waits looks for itself and sees that nothing comes.
         let _ = progress.wait_for(|now| now.next > after.next()).await;
+    }
+
+    /// What is told as it is applied here. A receiver that falls behind is told so, and looks for itself.
+    pub fn notices(&self) -> broadcast::Receiver<Arc<Notice>> {
+        self.inner.notices.subscribe()
     }
 
     /// Resolves when this node has stopped for good, with the reason. The process should end then.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use placet_core::cluster::MemberAddresses;
+use placet_core::evaluate::Keys;
 
 /// Where the leader reads the time, in milliseconds since the Unix epoch.
 #[derive(Clone)]
@@ -70,6 +71,8 @@ pub struct Options {
     pub initial_cluster: BTreeMap<u64, MemberAddresses>,
     /// Mutual TLS between peers; `None` for plain text on a trusted network.
     pub tls: Option<PeerTls>,
+    /// The secrets that judging needs.
+    pub keys: Arc<Keys>,
     /// The leader's clock.
     pub clock: Clock,
     /// A leader whose clock is this far from the median of its peers' clocks does not decide.
@@ -110,6 +113,7 @@ impl Options {
             snapshot_dir: snapshot_dir.into(),
             initial_cluster: BTreeMap::new(),
             tls: None,
+            keys: Arc::default(),
             clock: Clock::system(),
             clock_skew_max: Duration::from_secs(3600),
             deadline: Duration::from_secs(5),

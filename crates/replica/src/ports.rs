@@ -11,10 +11,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use placet_core::ids::{ApprovalId, EvidenceIndex, PermitId, PolicyDigest, RequestId};
+use placet_core::ids::{ApprovalId, EvidenceIndex, Hash, PermitId, PolicyDigest, RequestId};
 use placet_core::policy::PolicySet;
 use placet_core::state::{
-    ApprovalRecord, Changes, Counter, CounterKey, List, Meta, PermitRecord, Read, ReadError, RequestRecord,
+    ApprovalRecord, Changes, Counter, CounterKey, List, MerkleKey, Meta, PermitRecord, PolicyRecord, Read, ReadError,
+    RequestRecord,
 };
 
 /// Small values that live beside the log and share its order of writes.
@@ -95,6 +96,12 @@ impl Read for Records {
     fn policy(&self, digest: &PolicyDigest) -> Result<Option<Arc<PolicySet>>, ReadError> {
         self.0.policy(digest)
     }
+    fn policy_record(&self, digest: &PolicyDigest) -> Result<Option<PolicyRecord>, ReadError> {
+        self.0.policy_record(digest)
+    }
+    fn merkle(&self, node: MerkleKey) -> Result<Option<Hash>, ReadError> {
+        self.0.merkle(node)
+    }
     fn entry(&self, index: EvidenceIndex) -> Result<Option<Vec<u8>>, ReadError> {
         self.0.entry(index)
     }
@@ -116,6 +123,13 @@ impl List for Records {
     }
     fn counters(&self, after: Option<&CounterKey>, limit: usize) -> Result<Vec<(CounterKey, Counter)>, ReadError> {
         self.0.counters(after, limit)
+    }
+    fn policies(
+        &self,
+        after: Option<&PolicyDigest>,
+        limit: usize,
+    ) -> Result<Vec<(PolicyDigest, PolicyRecord)>, ReadError> {
+        self.0.policies(after, limit)
     }
     fn entries(&self, after: EvidenceIndex, limit: usize) -> Result<Vec<(EvidenceIndex, Vec<u8>)>, ReadError> {
         self.0.entries(after, limit)

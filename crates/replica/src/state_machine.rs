@@ -16,9 +16,10 @@ use placet_core::event::Event;
 use placet_core::evidence;
 use placet_core::fold::fold;
 use placet_core::ids::EvidenceIndex;
+use placet_core::notice::{Fact, Notice};
 use placet_core::state::{Overlay, Read};
 use placet_wire::log;
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 
 use crate::log_store::invalid;
 use crate::network::convert;
@@ -55,18 +56,25 @@ pub(crate) struct Applier {
     snapshots: Arc<Snapshots>,
     position: Position,
     progress: watch::Sender<Progress>,
+    notices: broadcast::Sender<Arc<Notice>>,
     fatal: FatalReason,
     /// Batches fenced one after the other.
     fenced: u32,
 }
 
-type Waiting = Vec<(ApplyResponder<Types>, Applied)>;
+/// Who hears of entries when they are written, and of what.
+#[derive(Default)]
+struct Waiting {
+    responders: Vec<(ApplyResponder<Types>, Applied)>,
+    notices: Vec<Notice>,
+}
 
 impl Applier {
     pub(crate) fn open(
         state: Arc<dyn State>,
         log: Arc<dyn Log>,
         snapshots: Arc<Snapshots>,
+        notices: broadcast::Sender<Arc<Notice>>,
         fatal: FatalReason,
     ) -> io::Result<Self> {
         let position = position_of(state.position()?)?;
@@ -76,6 +84,7 @@ impl Applier {
             snapshots,
             position,
             progress: watch::Sender::new(Progress::default()),
+            notices,
             fatal,
             fenced: 0,
         };
@@ -99,7 +108,7 @@ impl Applier {
         S: Stream<Item = io::Result<EntryResponder<Types>>> + Unpin + OptionalSend,
     {
         let mut overlay = Overlay::new(self.records.clone());
-        let mut waiting = Waiting::new();
+        let mut waiting = Waiting::default();
         let mut events = 0;
         while let Some(next) = entries.next().await {
             let (entry, responder) = next?;
@@ -109,6 +118,9 @@ impl Applier {
                     events += batch.events.len();
                     let applied = fold_batch(&mut overlay, &entry.log_id, &batch)?;
                     self.count_fences(applied, &entry.log_id)?;
+                    if applied == Applied::Folded && self.notices.receiver_count() > 0 {
+                        waiting.notices.extend(batch.events.iter().filter_map(Notice::of));
+                    }
                     applied
                 }
                 EntryPayload::Membership(membership) => {
@@ -118,7 +130,7 @@ impl Applier {
                 EntryPayload::Blank => Applied::Folded,
             };
             self.position.applied = Some(entry.log_id);
-            waiting.extend(responder.map(|responder| (responder, applied)));
+            waiting.responders.extend(responder.map(|responder| (responder, applied)));
             if events >= GROUP_EVENTS_MAX {
                 let full = std::mem::replace(&mut overlay, Overlay::new(self.records.clone()));
                 self.write(full, std::mem::take(&mut waiting))?;
@@ -134,8 +146,12 @@ impl Applier {
         self.records.0.apply(overlay.into_changes(), &convert::encode_position(&self.position))?;
         metrics::histogram!("placet_apply_write_seconds").record(begun.elapsed());
         self.publish()?;
-        for (responder, applied) in waiting {
+        for (responder, applied) in waiting.responders {
             responder.send(applied);
+        }
+        for notice in waiting.notices {
+            // Nobody listens any more: the evidence is what counts.
+            let _ = self.notices.send(Arc::new(notice));
         }
         Ok(())
     }
@@ -234,7 +250,11 @@ impl RaftStateMachine<Types> for Applier {
         });
         let installed = installing.await.map_err(io::Error::other).flatten();
         self.position = installed.map_err(|error| self.note_fatal(error))?;
-        self.publish()
+        self.publish()?;
+        let index = EvidenceIndex(self.progress.borrow().next.0.saturating_sub(1));
+        // Nobody listens: nobody missed anything.
+        let _ = self.notices.send(Arc::new(Notice { index, fact: Fact::Missed }));
+        Ok(())
     }
 
     async fn get_current_snapshot(&mut self) -> io::Result<Option<Snapshot>> {

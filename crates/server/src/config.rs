@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
@@ -32,6 +33,15 @@ pub struct Config {
     pub initial_cluster: Vec<Founder>,
     #[serde(default)]
     pub raft: Raft,
+    /// A file with 64 hex digits, the same on every node: what a policy redacts is kept as digests under it.
+    pub redaction_key: Option<PathBuf>,
+    /// A file with 64 hex digits that this node signs heads of the evidence with; made at the first start.
+    pub head_key: Option<PathBuf>,
+    /// Between two signed heads while evidence grows; 0 for none but those that are asked for.
+    #[serde(default = "sign_heads_every_ms_default")]
+    pub sign_heads_every_ms: u64,
+    /// Where approvers hear of proposals.
+    pub webhook: Option<Webhook>,
     /// Address of an OpenTelemetry collector (gRPC), such as `http://127.0.0.1:4317`.
     pub otlp_endpoint: Option<String>,
 }
@@ -74,6 +84,20 @@ pub enum FileMode {
     Owner,
     #[serde(rename = "0660")]
     Group,
+}
+
+/// An address that approvers' events are sent to.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Webhook {
+    /// `https://…`; plain `http://` on loopback only.
+    pub url: String,
+    /// A file with the secret that signs what is sent.
+    pub secret: PathBuf,
+}
+
+fn sign_heads_every_ms_default() -> u64 {
+    60_000
 }
 
 /// Certificate files in PEM.
@@ -169,6 +193,9 @@ impl Config {
             paths.extend([&mut tls.ca, &mut tls.cert, &mut tls.key]);
         }
         paths.extend(self.unix.as_mut().map(|unix| &mut unix.path));
+        paths.extend(self.redaction_key.as_mut());
+        paths.extend(self.head_key.as_mut());
+        paths.extend(self.webhook.as_mut().map(|webhook| &mut webhook.secret));
         paths
     }
 
@@ -195,6 +222,9 @@ impl Config {
             unix.socket_mode()?;
             unix.peers()?;
         }
+        if let Some(webhook) = &self.webhook {
+            crate::webhook::check_url(&webhook.url)?;
+        }
         if let Some((low, high)) = self.raft.election_ms {
             let heartbeat = self.raft.heartbeat_ms.unwrap_or(100);
             ensure!(heartbeat < low && low < high, "`election_ms` is [low, high], both above `heartbeat_ms`");
@@ -218,6 +248,7 @@ impl Config {
                 domain: tls.domain.clone(),
             });
         }
+        options.keys = Arc::new(crate::keys::load(self)?);
         let raft = &self.raft;
         if let Some(ms) = raft.heartbeat_ms {
             options.heartbeat = Duration::from_millis(ms);

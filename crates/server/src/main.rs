@@ -5,8 +5,11 @@ mod cli;
 mod client;
 mod commands;
 mod config;
+mod keys;
 mod serve;
 mod telemetry;
+mod upkeep;
+mod webhook;
 
 use std::process::ExitCode;
 

@@ -8,6 +8,7 @@
 use std::io::Read;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use async_trait::async_trait;
@@ -15,6 +16,7 @@ use opentelemetry::propagation::{Extractor, TextMapPropagator};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use placet_core::cluster::{ClusterView, Health, MembershipChange};
 use placet_core::ids::EvidenceIndex;
+use placet_core::notice::Notice;
 use placet_core::op::{Answer, Call, Reject};
 use placet_edge::{Edge, Keyring, Pdp, Peers, SocketFile, TlsFiles, check_listen};
 use placet_replica::Node;
@@ -22,13 +24,14 @@ use placet_store::StoreOptions;
 use reqwest::header::HeaderMap;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 use tokio::task::JoinSet;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use crate::cli::{Serve, exit};
 use crate::config::{Config, Tls, UnixDoor};
 use crate::telemetry::{self, Telemetry};
+use crate::{upkeep, webhook};
 
 /// Runs a node until it is told to stop, or has to.
 pub async fn serve(command: &Serve) -> anyhow::Result<u8> {
@@ -56,7 +59,12 @@ pub async fn serve(command: &Serve) -> anyhow::Result<u8> {
             Arc::new(move || metrics.render())
         })
         .with_trace_parent(Arc::new(adopt_trace));
-    let upkeep = tokio::spawn(keep_up(Arc::clone(&telemetry.metrics)));
+    let mut upkeep = JoinSet::new();
+    upkeep.spawn(upkeep::fold_metrics(Arc::clone(&telemetry.metrics)));
+    upkeep.spawn(upkeep::sign_heads(node.clone(), Duration::from_millis(config.sign_heads_every_ms)));
+    if let Some(webhook) = &config.webhook {
+        upkeep.spawn(webhook::sender(node.clone(), webhook)?);
+    }
     let (closing, _) = watch::channel(Phase::Serving);
     let mut doors = JoinSet::new();
     {
@@ -103,7 +111,7 @@ pub async fn serve(command: &Serve) -> anyhow::Result<u8> {
     node.shutdown().await;
     closing.send_replace(Phase::Stopping);
     while peer_door.join_next().await.is_some() {}
-    upkeep.abort();
+    upkeep.shutdown().await;
     drop((edge, node));
     flush(telemetry).await;
     match why {
@@ -147,6 +155,10 @@ impl Pdp for Joined {
 
     async fn evidence_beyond(&self, after: EvidenceIndex) {
         self.0.evidence_beyond(after).await;
+    }
+
+    fn notices(&self) -> broadcast::Receiver<Arc<Notice>> {
+        self.0.notices()
     }
 }
 
@@ -223,15 +235,6 @@ fn adopt_trace(span: &tracing::Span, headers: &HeaderMap) {
     let parent = TraceContextPropagator::new().extract(&Headers(headers));
     // Without a tracing layer there is nothing to attach to, and nothing is lost.
     let _ = span.set_parent(parent);
-}
-
-/// Folds measured values into their histograms, so that they do not pile up where nobody scrapes.
-async fn keep_up(metrics: Arc<metrics_exporter_prometheus::PrometheusHandle>) {
-    let mut clock = tokio::time::interval(std::time::Duration::from_secs(5));
-    loop {
-        clock.tick().await;
-        metrics.run_upkeep();
-    }
 }
 
 /// Exporting waits on the network, so it leaves the runtime's threads.

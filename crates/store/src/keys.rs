@@ -7,7 +7,8 @@
 //! permits    d 'r' permit_id          record              d 'o' index    permit_id, while the permit is open
 //! approvals  d 'r' approval_id        record              d 'o' id       nothing, while the approval is open
 //! budgets    d budget 00 window 00 scope                  counter
-//! policies   d digest                 canonical document
+//! policies   d digest                 canonical document  d 'r' digest   record
+//! merkle     d level index            hash of a complete node
 //! meta       d "meta" | d "position"
 //! ```
 //!
@@ -42,12 +43,21 @@ pub(crate) enum Family {
     Approvals,
     Budgets,
     Policies,
+    Merkle,
     Meta,
 }
 
 impl Family {
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Evidence, Self::Requests, Self::Permits, Self::Approvals, Self::Budgets, Self::Policies, Self::Meta];
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Evidence,
+        Self::Requests,
+        Self::Permits,
+        Self::Approvals,
+        Self::Budgets,
+        Self::Policies,
+        Self::Merkle,
+        Self::Meta,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -57,6 +67,7 @@ impl Family {
             Self::Approvals => "approvals",
             Self::Budgets => "budgets",
             Self::Policies => "policies",
+            Self::Merkle => "merkle",
             Self::Meta => "meta",
         }
     }

@@ -15,7 +15,7 @@ use placet_core::event::ApprovalState;
 use placet_core::evidence;
 use placet_core::ids::{EvidenceIndex, PolicyDigest};
 use placet_core::policy::PolicySet;
-use placet_core::state::{ApprovalRecord, Changes, Meta, PermitRecord, PermitStatus, ReadError};
+use placet_core::state::{ApprovalRecord, Changes, Meta, PermitRecord, PermitStatus, PolicyRecord, ReadError};
 use rocksdb::{ColumnFamily, DB, Direction, IteratorMode, ReadOptions, WriteBatch, WriteOptions};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -153,6 +153,12 @@ impl Generation {
         for (digest, policy) in &changes.policies {
             batch.put_raw(Family::Policies, &key(&[digest.as_str().as_bytes()]), policy.canonical().as_bytes())?;
         }
+        for (digest, record) in &changes.policy_records {
+            batch.policy_record(digest.as_str().as_bytes(), record.as_ref())?;
+        }
+        for ((level, index), hash) in &changes.merkle {
+            batch.put_raw(Family::Merkle, &key(&[&[*level], &index.to_be_bytes()]), &hash.0)?;
+        }
         if let Some(meta) = &changes.meta {
             batch.put(Family::Meta, &key(&[META]), meta)?;
         }
@@ -162,6 +168,9 @@ impl Generation {
             *self.meta.lock() = meta;
         }
         changes.policies.into_iter().for_each(|(digest, policy)| self.keep(digest, policy));
+        for (digest, _) in changes.policy_records.iter().filter(|(_, record)| record.is_none()) {
+            self.policies.lock().retain(|(kept, _)| kept != digest);
+        }
         Ok(())
     }
 }
@@ -181,7 +190,7 @@ impl Batch<'_> {
         self.put_raw(family, key, &serde_json::to_vec(value).map_err(broken)?)
     }
 
-    fn delete_index(&mut self, family: Family, key: &[u8]) -> io::Result<()> {
+    fn delete(&mut self, family: Family, key: &[u8]) -> io::Result<()> {
         self.batch.delete_cf(self.generation.family(family)?, key);
         Ok(())
     }
@@ -209,10 +218,22 @@ impl Batch<'_> {
         match record.status {
             PermitStatus::Held => self.put_raw(Family::Permits, &index, id)?,
             PermitStatus::Settled | PermitStatus::Released | PermitStatus::Expired => {
-                self.delete_index(Family::Permits, &index)?;
+                self.delete(Family::Permits, &index)?;
             }
         }
         self.put(Family::Permits, &key(&[&[RECORD], id]), record)
+    }
+
+    /// A record, or the end of a policy that nothing ever used.
+    fn policy_record(&mut self, digest: &[u8], record: Option<&PolicyRecord>) -> io::Result<()> {
+        let at = key(&[&[RECORD], digest]);
+        match record {
+            Some(record) => self.put(Family::Policies, &at, record),
+            None => {
+                self.delete(Family::Policies, &at)?;
+                self.delete(Family::Policies, &key(&[digest]))
+            }
+        }
     }
 
     fn approval(&mut self, record: &ApprovalRecord) -> io::Result<()> {
@@ -221,7 +242,7 @@ impl Batch<'_> {
         match record.state {
             ApprovalState::Pending | ApprovalState::Approved => self.put_raw(Family::Approvals, &index, b"")?,
             ApprovalState::Denied | ApprovalState::Expired | ApprovalState::Consumed => {
-                self.delete_index(Family::Approvals, &index)?;
+                self.delete(Family::Approvals, &index)?;
             }
         }
         self.put(Family::Approvals, &key(&[&[RECORD], id]), record)

@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use placet_core::ids::{ApprovalId, EvidenceIndex, PermitId, PolicyDigest, RequestId};
+use placet_core::ids::{ApprovalId, EvidenceIndex, Hash, PermitId, PolicyDigest, RequestId};
 use placet_core::policy::PolicySet;
 use placet_core::state::{
-    ApprovalRecord, Changes, Counter, CounterKey, List, Meta, PermitRecord, Read, ReadError, RequestRecord,
+    ApprovalRecord, Changes, Counter, CounterKey, List, MerkleKey, Meta, PermitRecord, PolicyRecord, Read, ReadError,
+    RequestRecord,
 };
 use placet_replica::ports::State;
 use rocksdb::checkpoint::Checkpoint;
@@ -187,6 +188,18 @@ impl Read for RocksState {
         self.generation().policy(digest).map_err(read_error)
     }
 
+    fn policy_record(&self, digest: &PolicyDigest) -> Result<Option<PolicyRecord>, ReadError> {
+        let key = key(&[&[RECORD], digest.as_str().as_bytes()]);
+        self.generation().json(Family::Policies, &key).map_err(read_error)
+    }
+
+    fn merkle(&self, (level, index): MerkleKey) -> Result<Option<Hash>, ReadError> {
+        let found = self.generation().get(Family::Merkle, &key(&[&[level], &index.to_be_bytes()]));
+        let Some(bytes) = found.map_err(read_error)? else { return Ok(None) };
+        let hash = <[u8; 32]>::try_from(bytes).map_err(|_| read_error("a node of the tree is not a hash"))?;
+        Ok(Some(Hash(hash)))
+    }
+
     fn entry(&self, index: EvidenceIndex) -> Result<Option<Vec<u8>>, ReadError> {
         self.generation().entry(index).map_err(read_error)
     }
@@ -242,6 +255,22 @@ impl List for RocksState {
             Ok((of, serde_json::from_slice(&value).map_err(read_error)?))
         });
         counters.collect()
+    }
+
+    fn policies(
+        &self,
+        after_digest: Option<&PolicyDigest>,
+        limit: usize,
+    ) -> Result<Vec<(PolicyDigest, PolicyRecord)>, ReadError> {
+        let prefix = key(&[&[RECORD]]);
+        let from =
+            after_digest.map_or_else(|| prefix.clone(), |digest| after(key(&[&[RECORD], digest.as_str().as_bytes()])));
+        let page = self.generation().page(Family::Policies, &from, behind(prefix), limit.min(PAGE_MAX));
+        let policies = page.map_err(read_error)?.into_iter().map(|(at, value)| {
+            let digest = PolicyDigest::new(String::from_utf8_lossy(keys::rest(&at, 1).unwrap_or_default()));
+            Ok((digest, serde_json::from_slice(&value).map_err(read_error)?))
+        });
+        policies.collect()
     }
 
     fn entries(&self, after_index: EvidenceIndex, limit: usize) -> Result<Vec<(EvidenceIndex, Vec<u8>)>, ReadError> {

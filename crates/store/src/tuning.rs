@@ -85,6 +85,8 @@ impl Tuning {
             // Inserting into a skip list of random keys costs more the larger it is, so their memtables are small.
             let (memtable, bloom) = match family {
                 Family::Evidence => (32 << 20, false),
+                // Read by level and index, and a node that is asked for is there.
+                Family::Merkle => (4 << 20, false),
                 Family::Requests | Family::Permits => (8 << 20, true),
                 Family::Approvals | Family::Budgets | Family::Policies | Family::Meta => (4 << 20, true),
             };

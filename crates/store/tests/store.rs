@@ -30,9 +30,9 @@ fn flips(store: &Store, count: usize) -> (Changes, Vec<Event>) {
     let mut overlay = Overlay::new(store.state.clone());
     let mut all = Vec::new();
     for at in 0..count {
-        let op = Op::SetKillSwitch { engaged: at % 2 == 0, origin: "test".to_owned() };
+        let op = Op::SetKillSwitch { engaged: at % 2 == 0, origin: "test".to_owned(), note: None, scope: None };
         let call = Call { principal: Principal::new("ops"), op };
-        let outcome = evaluate(&overlay, &call, Stamp(1_000), Entropy::default()).unwrap();
+        let outcome = evaluate(&overlay, &call, Stamp(1_000), Entropy::default(), &Default::default()).unwrap();
         for event in outcome.events {
             fold(&mut overlay, &event).unwrap();
             all.push(event);

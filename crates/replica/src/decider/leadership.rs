@@ -17,7 +17,7 @@ use placet_core::evaluate::{evaluate, expire};
 use placet_core::event::Event;
 use placet_core::fold::fold;
 use placet_core::ids::{Entropy, EvidenceIndex};
-use placet_core::op::{Answer, Op, Reject};
+use placet_core::op::{Answer, Reject};
 use placet_core::stamp::Stamp;
 use placet_core::state::{Overlay, Read};
 use placet_wire::log;
@@ -217,13 +217,13 @@ impl Leadership {
         let _entered = span.enter();
         let (at, entropy) = (self.stamp()?, entropy()?);
         // A panic in the judgement of one request fails that request alone; nothing was folded yet.
-        let judged = catch_unwind(AssertUnwindSafe(|| evaluate(&self.state, &call, at, entropy)));
+        let judged = catch_unwind(AssertUnwindSafe(|| evaluate(&self.state, &call, at, entropy, &self.options.keys)));
         let judged = judged.unwrap_or_else(|_| {
             metrics::counter!("placet_evaluate_panics_total").increment(1);
             tracing::error!("evaluating a request panicked; it fails alone");
             Err(Reject::Internal { detail: "the request could not be evaluated".to_owned() })
         });
-        metrics::counter!("placet_judged_total", "op" => kind(&call.op)).increment(1);
+        metrics::counter!("placet_judged_total", "op" => call.op.name()).increment(1);
         let (events, answer) = match judged {
             Ok(outcome) => (outcome.events, Ok(outcome.answer)),
             Err(reject) => (Vec::new(), Err(reject)),
@@ -319,22 +319,11 @@ impl Leadership {
     }
 }
 
-fn kind(op: &Op) -> &'static str {
-    match op {
-        Op::Decide(_) => "decide",
-        Op::Report(_) => "report",
-        Op::Malformed { .. } => "malformed",
-        Op::ResolveApproval { .. } => "resolve_approval",
-        Op::SetKillSwitch { .. } => "kill_switch",
-        Op::PublishPolicy { .. } => "policy",
-        Op::Query(_) => "query",
-    }
-}
-
 /// Random bytes from the operating system. Without them no capability can be made, so nothing is judged.
 fn entropy() -> Result<Entropy, Fault> {
     let mut entropy = Entropy::default();
     getrandom::fill(&mut entropy.permit).map_err(Fault::new)?;
     getrandom::fill(&mut entropy.approval).map_err(Fault::new)?;
+    getrandom::fill(&mut entropy.request).map_err(Fault::new)?;
     Ok(entropy)
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use openraft::ReadPolicy;
 use openraft::async_runtime::watch::WatchReceiver;
+use placet_core::ids::Principal;
 use placet_core::op::{Answer, Call, Op, Query, Reject};
 use placet_core::query;
 use placet_wire::peer;
@@ -35,7 +36,7 @@ pub(super) enum Attempt {
 impl Node {
     /// Carries out one call, wherever the leader is. Answers within the deadline of the options.
     pub async fn submit(&self, call: Call) -> Result<Answer, Reject> {
-        let span = tracing::info_span!("submit", op = name(&call.op), principal = %call.principal);
+        let span = tracing::info_span!("submit", op = call.op.name(), principal = %call.principal);
         self.submit_until(call, Instant::now() + self.inner.options.deadline).instrument(span).await
     }
 
@@ -125,14 +126,6 @@ pub(super) fn encode(call: &impl serde::Serialize) -> Result<bytes::Bytes, Rejec
     Ok(bytes::Bytes::from(encoded))
 }
 
-fn name(op: &Op) -> &'static str {
-    match op {
-        Op::Decide(_) => "decide",
-        Op::Query(_) => "query",
-        _ => "other",
-    }
-}
-
 impl Inner {
     /// Waits for the leader to change, or for a moment.
     async fn pause(&self) {
@@ -145,7 +138,7 @@ impl Inner {
     /// Carries out a call on this node, which must lead.
     pub(crate) async fn submit_here(&self, call: Call) -> Result<Answer, Failure> {
         match call.op {
-            Op::Query(query) => self.query_here(query).await,
+            Op::Query(query) => self.query_here(query, call.principal).await,
             _ => self.propose_here(call).await,
         }
     }
@@ -176,7 +169,7 @@ impl Inner {
     }
 
     /// Reads after this node has confirmed with a quorum that it leads (Raft §8).
-    async fn query_here(&self, query: Query) -> Result<Answer, Failure> {
+    async fn query_here(&self, query: Query, principal: Principal) -> Result<Answer, Failure> {
         let confirmed =
             tokio::time::timeout(self.options.deadline, self.raft.ensure_linearizable(ReadPolicy::ReadIndex));
         match confirmed.await {
@@ -185,7 +178,7 @@ impl Inner {
             Err(_) => return Err(Failure::NotLeader { detail: "the leader has no quorum".to_owned() }),
         }
         let (records, now) = (self.records.clone(), self.now());
-        let answered = tokio::task::spawn_blocking(move || query::answer(&records, &query, now)).await;
+        let answered = tokio::task::spawn_blocking(move || query::answer(&records, &query, &principal, now)).await;
         let internal = |error: tokio::task::JoinError| Reject::Internal { detail: error.to_string() };
         answered.map_err(internal).flatten().map_err(Failure::Final)
     }

@@ -170,7 +170,7 @@ impl Cluster {
 
     pub(crate) fn publish(&self) {
         self.leader();
-        let op = Op::PublishPolicy { document: POLICY.to_owned(), expect: None };
+        let op = Op::PublishPolicy { document: POLICY.to_owned(), expect: None, activate: true };
         assert!(matches!(self.submit(1, op), Ok(Answer::PolicyPublished(_))));
     }
 

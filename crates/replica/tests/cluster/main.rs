@@ -317,9 +317,10 @@ fn a_diverged_node_stops_with_both_heads() {
         // An entry that never was in the log.
         let store = placet_store::open(&cluster.data(victim), &placet_store::StoreOptions::default()).unwrap();
         let mut overlay = Overlay::new(store.state.clone());
-        let op = Op::SetKillSwitch { engaged: true, origin: "forged".to_owned() };
+        let op = Op::SetKillSwitch { engaged: true, origin: "forged".to_owned(), note: None, scope: None };
         let call = Call { principal: Principal::new("nobody"), op };
-        let outcome = evaluate(&overlay, &call, Stamp(harness::START_MS), Entropy::default()).unwrap();
+        let outcome =
+            evaluate(&overlay, &call, Stamp(harness::START_MS), Entropy::default(), &Default::default()).unwrap();
         outcome.events.iter().for_each(|event| fold(&mut overlay, event).unwrap());
         let position = store.state.position().unwrap().unwrap();
         store.state.apply(overlay.into_changes(), &position).unwrap();
