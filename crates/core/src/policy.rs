@@ -2,6 +2,9 @@
 //! its meaning; spelling, order of keys and comments do not count.
 //! Absent on purpose: code. A policy is data, and the same data judges the same way on every node.
 
+pub mod cases;
+pub mod convert;
+pub mod diff;
 mod load;
 pub mod url;
 mod yaml;

@@ -3,9 +3,9 @@
 //! Absent on purpose: fields that would be read and not enforced. They are refused, by name.
 
 mod action;
-mod fields;
+pub(super) mod fields;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use self::action::ActionAt;
 use self::fields::{Fields, Report};
@@ -154,6 +154,11 @@ impl Loader {
         fields.finish(&mut self.report);
         if members.is_empty() || members.len() > GROUP_MEMBERS_MAX {
             self.report.mistake(at, format!("group `{name}` has 1 to {GROUP_MEMBERS_MAX} `members`, each a principal"));
+        }
+        let distinct: BTreeSet<&String> = members.iter().collect();
+        if distinct.len() < members.len() {
+            // Nobody counts twice, so a quorum might never be reached.
+            self.report.mistake(at, format!("group `{name}` names a member twice"));
         }
         let (quorum_at, quorum) = quorum.unwrap_or((at, 1));
         match u32::try_from(quorum) {

@@ -418,16 +418,7 @@ impl ActionAt {
             report.mistake(at, "an external authorization needs `mandate: { authority: <key> }`");
         }
         if let Some(at) = self.redact_at {
-            let judged = |path: &String| {
-                path.strip_prefix("params.").is_some_and(|name| {
-                    let bounds = &self.rules.bounds;
-                    bounds.numeric.contains_key(name)
-                        || bounds.choices.contains_key(name)
-                        || self.rules.cost.as_ref().is_some_and(|cost| cost.param == name)
-                        || self.rules.param_effects.iter().any(|rule| rule.param == name)
-                })
-            };
-            for path in self.rules.redact.iter().filter(|path| judged(path)) {
+            for path in self.rules.redact.iter().filter(|path| redact::is_judged(&self.rules, path)) {
                 report.warning(at, format!("a rule reads `{path}`: decisions on it cannot be derived again"));
             }
         }

@@ -11,19 +11,19 @@ use crate::stamp::parse_duration_ms;
 
 /// Mistakes and warnings so far.
 #[derive(Debug, Default)]
-pub(super) struct Report {
-    pub(super) mistakes: Vec<Mistake>,
-    pub(super) warnings: Vec<Mistake>,
+pub(in crate::policy) struct Report {
+    pub(in crate::policy) mistakes: Vec<Mistake>,
+    pub(in crate::policy) warnings: Vec<Mistake>,
 }
 
 impl Report {
-    pub(super) fn mistake(&mut self, at: At, message: impl Into<String>) {
+    pub(in crate::policy) fn mistake(&mut self, at: At, message: impl Into<String>) {
         if self.mistakes.len() < POLICY_MISTAKES_MAX {
             self.mistakes.push(at.says(message));
         }
     }
 
-    pub(super) fn warning(&mut self, at: At, message: impl Into<String>) {
+    pub(in crate::policy) fn warning(&mut self, at: At, message: impl Into<String>) {
         if self.warnings.len() < POLICY_MISTAKES_MAX {
             self.warnings.push(at.says(message));
         }
@@ -32,15 +32,15 @@ impl Report {
 
 /// The fields of one mapping; what is not taken is unknown.
 #[derive(Debug)]
-pub(super) struct Fields {
-    pub(super) at: At,
+pub(in crate::policy) struct Fields {
+    pub(in crate::policy) at: At,
     /// What the mapping is, for messages.
     what: String,
     entries: Vec<(Key, Node)>,
 }
 
 impl Fields {
-    pub(super) fn of(node: Node, what: impl Into<String>, report: &mut Report) -> Option<Self> {
+    pub(in crate::policy) fn of(node: Node, what: impl Into<String>, report: &mut Report) -> Option<Self> {
         let what = what.into();
         match node.kind {
             Kind::Mapping(entries) => Some(Self { at: node.at, what, entries }),
@@ -52,23 +52,23 @@ impl Fields {
     }
 
     /// Whether a field is there, whatever it holds.
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub(in crate::policy) fn has(&self, name: &str) -> bool {
         self.entries.iter().any(|(key, node)| key.text == name && !node.is_null())
     }
 
     /// Takes a field; `null` is absence.
-    pub(super) fn take(&mut self, name: &str) -> Option<(Key, Node)> {
+    pub(in crate::policy) fn take(&mut self, name: &str) -> Option<(Key, Node)> {
         let position = self.entries.iter().position(|(key, _)| key.text == name)?;
         let (key, node) = self.entries.remove(position);
         (!node.is_null()).then_some((key, node))
     }
 
-    pub(super) fn text(&mut self, name: &str, report: &mut Report) -> Option<(At, String)> {
+    pub(in crate::policy) fn text(&mut self, name: &str, report: &mut Report) -> Option<(At, String)> {
         let (_, node) = self.take(name)?;
         text(&node, name, report).map(|text| (node.at, text))
     }
 
-    pub(super) fn flag(&mut self, name: &str, report: &mut Report) -> Option<(At, bool)> {
+    pub(in crate::policy) fn flag(&mut self, name: &str, report: &mut Report) -> Option<(At, bool)> {
         let (_, node) = self.take(name)?;
         match &node.kind {
             Kind::Scalar { text, plain: true } if text == "true" => return Some((node.at, true)),
@@ -78,7 +78,7 @@ impl Fields {
         None
     }
 
-    pub(super) fn integer(&mut self, name: &str, report: &mut Report) -> Option<(At, i64)> {
+    pub(in crate::policy) fn integer(&mut self, name: &str, report: &mut Report) -> Option<(At, i64)> {
         let (_, node) = self.take(name)?;
         let number = match &node.kind {
             Kind::Scalar { text, .. } if text.len() <= 15 => Exact::parse_decimal(text).and(text.parse::<i64>().ok()),
@@ -90,7 +90,7 @@ impl Fields {
         number.map(|number| (node.at, number))
     }
 
-    pub(super) fn tier(&mut self, name: &str, report: &mut Report) -> Option<(At, Tier)> {
+    pub(in crate::policy) fn tier(&mut self, name: &str, report: &mut Report) -> Option<(At, Tier)> {
         let (at, number) = self.integer(name, report)?;
         let tier = u8::try_from(number).ok().and_then(|number| Tier::try_from(number).ok());
         if tier.is_none() {
@@ -100,7 +100,7 @@ impl Fields {
         tier.map(|tier| (at, tier))
     }
 
-    pub(super) fn exact(&mut self, name: &str, report: &mut Report) -> Option<(At, Exact)> {
+    pub(in crate::policy) fn exact(&mut self, name: &str, report: &mut Report) -> Option<(At, Exact)> {
         let (_, node) = self.take(name)?;
         let number = match &node.kind {
             Kind::Scalar { text, .. } => Exact::parse_decimal(text),
@@ -113,7 +113,7 @@ impl Fields {
     }
 
     /// A limit: a decimal of zero or more that fits exactly.
-    pub(super) fn limit(&mut self, name: &str, report: &mut Report) -> Option<(At, Amount)> {
+    pub(in crate::policy) fn limit(&mut self, name: &str, report: &mut Report) -> Option<(At, Amount)> {
         let (at, exact) = self.exact(name, report)?;
         let amount = exact.to_amount().filter(|amount| !amount.is_negative());
         if amount.is_none() {
@@ -122,7 +122,7 @@ impl Fields {
         amount.map(|amount| (at, amount))
     }
 
-    pub(super) fn duration(&mut self, name: &str, report: &mut Report) -> Option<i64> {
+    pub(in crate::policy) fn duration(&mut self, name: &str, report: &mut Report) -> Option<i64> {
         let (at, text) = self.text(name, report)?;
         let ms = parse_duration_ms(&text);
         if ms.is_none() {
@@ -132,7 +132,7 @@ impl Fields {
     }
 
     /// A list of texts, each with its place, without repeats.
-    pub(super) fn texts(&mut self, name: &str, report: &mut Report) -> Vec<(At, String)> {
+    pub(in crate::policy) fn texts(&mut self, name: &str, report: &mut Report) -> Vec<(At, String)> {
         let Some((_, node)) = self.take(name) else { return Vec::new() };
         let mut found: Vec<(At, String)> = Vec::new();
         let mut seen: HashSet<String> = HashSet::new();
@@ -148,29 +148,29 @@ impl Fields {
         found
     }
 
-    pub(super) fn mapping(&mut self, name: &str, report: &mut Report) -> Option<Self> {
+    pub(in crate::policy) fn mapping(&mut self, name: &str, report: &mut Report) -> Option<Self> {
         let (_, node) = self.take(name)?;
         Self::of(node, format!("`{name}`"), report)
     }
 
-    pub(super) fn list(&mut self, name: &str, report: &mut Report) -> Vec<Node> {
+    pub(in crate::policy) fn list(&mut self, name: &str, report: &mut Report) -> Vec<Node> {
         self.take(name).map(|(_, node)| items(node, name, report)).unwrap_or_default()
     }
 
     /// All entries, for mappings whose keys are names.
-    pub(super) fn into_entries(self) -> Vec<(Key, Node)> {
+    pub(in crate::policy) fn into_entries(self) -> Vec<(Key, Node)> {
         self.entries
     }
 
     /// Reports every field that nobody took.
-    pub(super) fn finish(self, report: &mut Report) {
+    pub(in crate::policy) fn finish(self, report: &mut Report) {
         for (key, _) in self.entries {
             report.mistake(key.at, format!("`{}` is not a field of {}", key.text, self.what));
         }
     }
 }
 
-pub(super) fn text(node: &Node, name: &str, report: &mut Report) -> Option<String> {
+pub(in crate::policy) fn text(node: &Node, name: &str, report: &mut Report) -> Option<String> {
     match &node.kind {
         Kind::Scalar { text, .. } if !node.is_null() => Some(text.clone()),
         _ => {

@@ -1,0 +1,1 @@
+//! Tests of a policy, written as data.
