@@ -132,10 +132,15 @@ impl Edge {
         let reads = op.is_query();
         let call = Call { principal: caller.principal.clone(), op };
         let answer = bounded(reads, self.pdp.submit(call)).await?;
-        if let Answer::Decide(reply) = &answer {
-            telemetry::decided(reply);
+        match answer {
+            // An attempt that is on record and has no other answer.
+            Answer::Refused(reject) => Err(reject.into()),
+            Answer::Decide(reply) => {
+                telemetry::decided(&reply);
+                Ok(Answer::Decide(reply))
+            }
+            other => Ok(other),
         }
-        Ok(answer)
     }
 
     pub(crate) async fn change_membership(&self, change: MembershipChange) -> Result<ClusterView, Refusal> {

@@ -1,10 +1,14 @@
 //! What a door sees of a decision point.
 //! Absent on purpose: how it decides, where it keeps anything, and which node leads.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use placet_core::cluster::{ClusterView, Health, MembershipChange};
 use placet_core::ids::EvidenceIndex;
+use placet_core::notice::Notice;
 use placet_core::op::{Answer, Call, Reject};
+use tokio::sync::broadcast;
 
 /// A decision point. Any node answers any call; where it must, it asks the leader.
 ///
@@ -25,4 +29,7 @@ pub trait Pdp: Send + Sync + 'static {
 
     /// Returns when there may be evidence behind `after`; may return early, but not at once for ever.
     async fn evidence_beyond(&self, after: EvidenceIndex);
+
+    /// What is told from now on, as this node applies it. Who falls behind is told so, and looks for itself.
+    fn notices(&self) -> broadcast::Receiver<Arc<Notice>>;
 }

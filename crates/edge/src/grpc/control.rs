@@ -26,7 +26,7 @@ impl ControlService for Service {
         let caller = caller(&request)?;
         let v1::SetKillSwitchRequest { engaged, origin } = request.into_inner();
         let origin = args::label("origin", origin)?;
-        view(self.edge.ask(&caller, Op::SetKillSwitch { engaged, origin }).await?)
+        view(self.edge.ask(&caller, Op::SetKillSwitch { engaged, origin, note: None, scope: None }).await?)
     }
 }
 

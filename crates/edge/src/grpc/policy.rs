@@ -24,7 +24,7 @@ impl PolicyService for Service {
             return Err(Refusal::new(Kind::TooLarge, detail).into());
         }
         let expect = given(&expect).map(|expect| args::expected_policy("expect", expect)).transpose()?;
-        match self.edge.ask(&caller, Op::PublishPolicy { document, expect }).await? {
+        match self.edge.ask(&caller, Op::PublishPolicy { document, expect, activate: true }).await? {
             Answer::PolicyPublished(published) => Ok(Response::new(convert::published(published))),
             _ => Err(Refusal::wrong_answer().into()),
         }

@@ -31,7 +31,7 @@ pub(super) async fn set(
     let engaged = members.flag("engaged")?;
     let origin = args::label("origin", members.text("origin")?.unwrap_or_default())?;
     members.end("engaged, origin")?;
-    view(edge.ask(&caller, Op::SetKillSwitch { engaged, origin }).await?)
+    view(edge.ask(&caller, Op::SetKillSwitch { engaged, origin, note: None, scope: None }).await?)
 }
 
 fn view(answer: Answer) -> Result<Json<KillSwitchView>, Refusal> {

@@ -45,7 +45,7 @@ pub(super) async fn publish(
     let expect = expect(&head.headers)?;
     let document = String::from_utf8(body::read_or_refuse(body, POLICY_BYTES_MAX).await?)
         .map_err(|_| Refusal::invalid("the document is not UTF-8"))?;
-    match edge.ask(&caller, Op::PublishPolicy { document, expect }).await? {
+    match edge.ask(&caller, Op::PublishPolicy { document, expect, activate: true }).await? {
         Answer::PolicyPublished(published) => Ok(Json(published)),
         _ => Err(Refusal::wrong_answer()),
     }

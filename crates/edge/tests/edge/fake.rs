@@ -1,25 +1,31 @@
 //! A decision point that records what it was asked and echoes it.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use placet_core::cluster::{ClusterView, Health, HealthStatus, MemberRole, MemberView, MembershipChange};
-use placet_core::event::{ApprovalState, BudgetKind};
+use placet_core::event::{ApprovalState, BudgetKind, MandateSet};
 use placet_core::exact::Amount;
+use placet_core::head::{Head, HeadSigner, SignedHead};
 use placet_core::ids::{ActionType, ApprovalId, EvidenceIndex, Hash, PermitId, PolicyDigest, Principal, RequestId};
+use placet_core::notice::Notice;
 use placet_core::op::{
-    Answer, ApprovalView, BudgetView, Call, EvidenceView, IntentView, KillSwitchView, Op, PolicyPublished, PolicyView,
-    Query, Reject,
+    Answer, ApprovalView, BudgetView, Call, EvidencePage, EvidenceView, IntentView, KillSwitchView, LocalRecorded,
+    MandateView, Op, PermitCheck, PolicyDropped, PolicyFacts, PolicyPublished, PolicyView, ProofView, Query, Reject,
+    SignedHeadView, StaticAction, StaticActions,
 };
+use placet_core::policy::Bounds;
 use placet_core::reply::{DecideReply, Obligation, Protocol, Reason, ReportReply, Tier, Verdict};
-use placet_core::request::{DecideRequest, Malformed, ReportRequest};
+use placet_core::request::{DecideRequest, LocalReport, Malformed, ReportRequest};
 use placet_core::stamp::Stamp;
 use placet_edge::Pdp;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, broadcast, watch};
 
 pub(crate) const REQUEST_ID: &str = "0d9c1f3e-0000-4000-8000-000000000001";
 pub(crate) const APPROVAL_ID: &str = "apr-00112233445566778899aabbccddeeff";
 pub(crate) const PERMIT_ID: &str = "pmt-00112233445566778899aabbccddeeff";
+/// So few that a test can fall behind.
+pub(crate) const NOTICES_KEPT: usize = 8;
 
 #[derive(Debug)]
 pub(crate) struct Fake {
@@ -27,12 +33,16 @@ pub(crate) struct Fake {
     pub(crate) changes: Mutex<Vec<MembershipChange>>,
     /// Given to every call while it is set.
     pub(crate) reject: Mutex<Option<Reject>>,
+    /// The same, as the answer to an attempt that is on record.
+    pub(crate) refused: Mutex<Option<Reject>>,
     /// Decides wait here.
     pub(crate) gate: Semaphore,
     /// Decides that wait now, and the most that ever did.
     pub(crate) waiting: watch::Sender<(usize, usize)>,
     pub(crate) evidence: watch::Sender<Vec<EvidenceView>>,
     pub(crate) status: Mutex<HealthStatus>,
+    pub(crate) notices: broadcast::Sender<Arc<Notice>>,
+    pub(crate) intents: Mutex<Vec<IntentView>>,
 }
 
 impl Default for Fake {
@@ -41,10 +51,13 @@ impl Default for Fake {
             calls: Mutex::default(),
             changes: Mutex::default(),
             reject: Mutex::default(),
+            refused: Mutex::default(),
             gate: Semaphore::new(Semaphore::MAX_PERMITS),
             waiting: watch::Sender::new((0, 0)),
             evidence: watch::Sender::new(Vec::new()),
             status: Mutex::new(HealthStatus::Serving),
+            notices: broadcast::channel(NOTICES_KEPT).0,
+            intents: Mutex::new(vec![intent(7, "agent", "pay.small")]),
         }
     }
 }
@@ -79,6 +92,9 @@ impl Pdp for Fake {
         if let Some(reject) = self.reject.lock().unwrap().clone() {
             return Err(reject);
         }
+        if let Some(reject) = self.refused.lock().unwrap().clone() {
+            return Ok(Answer::Refused(reject));
+        }
         Ok(match call.op {
             Op::Decide(body) => Answer::Decide(decided(DecideRequest::parse(&body))),
             Op::Report(body) => Answer::Report(reported(ReportRequest::parse(&body))),
@@ -91,13 +107,31 @@ impl Pdp for Fake {
                 Answer::Approval(ApprovalView { state, note, decided_by: Some(call.principal), ..approval(id) })
             }
             Op::SetKillSwitch { origin, .. } if origin == "panic" => panic!("as asked"),
-            Op::SetKillSwitch { engaged, origin } => Answer::KillSwitch(switch(engaged, Some(origin))),
-            Op::PublishPolicy { .. } => Answer::PolicyPublished(PolicyPublished {
-                digest: PolicyDigest::new("ab".repeat(32)),
-                previous: None,
-                evidence_id: EvidenceIndex(9),
-                warnings: Vec::new(),
-            }),
+            Op::SetKillSwitch { engaged, origin, note, scope } => {
+                Answer::KillSwitch(KillSwitchView { note, scope, ..switch(engaged, Some(origin)) })
+            }
+            Op::ResumeApproval { id, note } if note.as_deref() == Some("not yet") => {
+                Answer::Approval(ApprovalView { note, votes: vec![call.principal], ..approval(id) })
+            }
+            Op::ResumeApproval { .. } => Answer::Decide(resumed()),
+            Op::RatifyApproval { id, approved, .. } => {
+                let state = if approved { ApprovalState::Pending } else { ApprovalState::Denied };
+                Answer::Approval(ApprovalView { state, ratified: approved, needs_authority: true, ..approval(id) })
+            }
+            Op::SetMandate(MandateSet { action_type, denied, serial, .. }) => {
+                Answer::Mandate(MandateView { action_type, denied, serial, evidence_id: EvidenceIndex(9) })
+            }
+            Op::PublishPolicy { activate, .. } => Answer::PolicyPublished(published(digest("ab"), activate)),
+            Op::ActivatePolicy { digest, .. } => Answer::PolicyPublished(published(digest, true)),
+            Op::DropPolicy { digest } => Answer::PolicyDropped(PolicyDropped { digest, evidence_id: EvidenceIndex(9) }),
+            Op::RecordLocal(body) => match LocalReport::parse(&body) {
+                Ok(report) => Answer::Local(LocalRecorded {
+                    evidence_ids: (9..).take(report.entries.len()).map(|at| format!("aud-{at}")).collect(),
+                }),
+                Err(detail) => return Err(Reject::Invalid { detail }),
+            },
+            Op::SignHead => Answer::Head(SignedHeadView { signed: signed_head(), evidence_id: EvidenceIndex(9) }),
+            Op::Notified { up_to } => Answer::Notified(up_to),
             Op::Query(query) => self.answer(query),
         })
     }
@@ -146,9 +180,18 @@ impl Pdp for Fake {
         let beyond = |evidence: &Vec<EvidenceView>| evidence.iter().any(|view| view.evidence_id > after);
         self.evidence.subscribe().wait_for(beyond).await.unwrap();
     }
+
+    fn notices(&self) -> broadcast::Receiver<Arc<Notice>> {
+        self.notices.subscribe()
+    }
 }
 
 impl Fake {
+    fn entries(&self, after: EvidenceIndex, limit: usize) -> Vec<EvidenceView> {
+        let evidence = self.evidence.borrow();
+        evidence.iter().filter(|view| view.evidence_id > after).take(limit).cloned().collect()
+    }
+
     fn answer(&self, query: Query) -> Answer {
         let page = |limit: u32| usize::try_from(limit).unwrap();
         match query {
@@ -169,25 +212,42 @@ impl Fake {
                     hash: Hash::GENESIS,
                 }),
             ),
-            Query::EvidenceTail { after, limit } => Answer::EvidenceTail(
-                self.evidence
-                    .borrow()
-                    .iter()
-                    .filter(|view| view.evidence_id > after)
-                    .take(page(limit))
-                    .cloned()
-                    .collect(),
-            ),
-            Query::Intents { .. } => Answer::Intents(vec![IntentView {
-                permit_id: PermitId::new(PERMIT_ID),
-                request_id: RequestId::new(REQUEST_ID),
-                action_type: ActionType::new("pay.small"),
-                principal: Principal::new("agent"),
-                evidence_id: EvidenceIndex(7),
-                at: Stamp(0),
-                deadline: Stamp(1000),
-                draws: Vec::new(),
-            }]),
+            Query::EvidenceTail { after, limit } => Answer::EvidenceTail(self.entries(after, page(limit))),
+            Query::Policies { limit, .. } => {
+                let facts = [("aa", false), ("ab", true)].map(|(pair, active)| PolicyFacts {
+                    digest: digest(pair),
+                    active,
+                    used: active,
+                    published_at: Stamp(0),
+                    published_by: Principal::new("policyr"),
+                    evidence_id: EvidenceIndex(9),
+                });
+                Answer::Policies(facts.into_iter().take(page(limit)).collect())
+            }
+            Query::EvidenceFind { after, limit, .. } => {
+                let entries: Vec<_> = self.entries(after, page(limit));
+                let next = entries.last().map(|view| view.evidence_id);
+                Answer::EvidencePage(EvidencePage { entries, next })
+            }
+            Query::InclusionProof { size, .. } => Answer::Proof(proof(size)),
+            Query::ConsistencyProof { to, .. } => Answer::Proof(proof(to)),
+            Query::CheckPermit { permit_id } => Answer::Permit(check(permit_id.as_str() == PERMIT_ID)),
+            Query::StaticActions => Answer::Static(StaticActions {
+                policy: Some(digest("ab")),
+                as_of: Stamp(0),
+                actions: vec![StaticAction {
+                    action_type: ActionType::new("read.mail"),
+                    tier: Tier::Observe,
+                    params: Bounds { required: vec!["box".to_owned()], ..Bounds::default() },
+                }],
+            }),
+            Query::Notified => Answer::Notified(EvidenceIndex(3)),
+            Query::Intents { after, limit } => {
+                let after = after.unwrap_or_default();
+                let intents = self.intents.lock().unwrap();
+                let open = intents.iter().filter(|view| view.evidence_id > after);
+                Answer::Intents(open.take(page(limit)).cloned().collect())
+            }
             Query::Budgets { .. } => Answer::Budgets(vec![BudgetView {
                 name: "pay|\"ü".to_owned(),
                 kind: BudgetKind::Value,
@@ -205,8 +265,64 @@ impl Fake {
     }
 }
 
+pub(crate) fn intent(index: u64, principal: &str, action_type: &str) -> IntentView {
+    IntentView {
+        permit_id: PermitId::new(PERMIT_ID),
+        request_id: RequestId::new(REQUEST_ID),
+        action_type: ActionType::new(action_type),
+        principal: Principal::new(principal),
+        evidence_id: EvidenceIndex(index),
+        at: Stamp(0),
+        deadline: Stamp(1000),
+        draws: Vec::new(),
+        effects: vec!["money".to_owned()],
+    }
+}
+
+fn digest(pair: &str) -> PolicyDigest {
+    PolicyDigest::new(pair.repeat(32))
+}
+
+fn published(digest: PolicyDigest, active: bool) -> PolicyPublished {
+    PolicyPublished { digest, previous: None, active, evidence_id: EvidenceIndex(9), warnings: Vec::new() }
+}
+
+pub(crate) fn signed_head() -> SignedHead {
+    let head = Head { at: Stamp(0), chain_head: Hash::of(b"chain"), root: Hash::of(b"root"), size: 8 };
+    HeadSigner::new(&[7; 32]).sign(head)
+}
+
+fn proof(size: u64) -> ProofView {
+    ProofView { path: vec![Hash::of(b"path")], root: Hash::of(b"root"), size, start: Hash::of(b"start") }
+}
+
+fn check(usable: bool) -> PermitCheck {
+    PermitCheck {
+        usable,
+        reason: (!usable).then(|| "unknown".to_owned()),
+        deadline: usable.then_some(Stamp(1000)),
+        evidence_id: usable.then(|| "aud-7".to_owned()),
+    }
+}
+
+/// As the approver sees it: the permit is the proposer's.
+fn resumed() -> DecideReply {
+    let malformed = Malformed::refused(b"", "none", "resumed");
+    DecideReply { verdict: Verdict::Permit, reason: Reason::Passed, ..decided(Err(Box::new(malformed))) }
+}
+
 fn switch(engaged: bool, origin: Option<String>) -> KillSwitchView {
-    KillSwitchView { engaged, since: None, by: None, origin, policy: None, evidence_id: None }
+    KillSwitchView {
+        engaged,
+        since: None,
+        by: None,
+        origin,
+        note: None,
+        scope: None,
+        policy: None,
+        scoped: Vec::new(),
+        evidence_id: None,
+    }
 }
 
 fn approval(id: ApprovalId) -> ApprovalView {
@@ -227,6 +343,15 @@ fn approval(id: ApprovalId) -> ApprovalView {
         decided_at: None,
         note: None,
         consumed_by: None,
+        cost: Amount::parse("1.5"),
+        budgets: Vec::new(),
+        group: Some("treasury".to_owned()),
+        quorum: 2,
+        votes: Vec::new(),
+        needs_authority: false,
+        ratified: false,
+        resumed_request: None,
+        redacted: Vec::new(),
     }
 }
 

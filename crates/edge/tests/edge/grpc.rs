@@ -106,7 +106,10 @@ async fn operators_have_the_same_calls() {
     let mut policies = PolicyServiceClient::new(channel(&house).await);
     let publish = v1::PublishPolicyRequest { document: "a: b".into(), expect: "none".into() };
     assert_eq!(policies.publish(signed(publish)).await.unwrap().into_inner().evidence_id, "aud-9");
-    assert_eq!(house.fake.last().op, Op::PublishPolicy { document: "a: b".into(), expect: Some("none".into()) });
+    assert_eq!(
+        house.fake.last().op,
+        Op::PublishPolicy { document: "a: b".into(), expect: Some("none".into()), activate: true }
+    );
 
     let mut cluster = ClusterServiceClient::new(channel(&house).await);
     let view = cluster.status(signed(v1::StatusRequest {})).await.unwrap().into_inner();

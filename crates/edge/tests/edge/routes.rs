@@ -36,7 +36,10 @@ async fn the_kill_switch_is_read_and_set() {
     assert_eq!((got.status.as_u16(), &got.json()["engaged"]), (200, &false.into()));
     let got = ask("POST", "/v1/killswitch").body(r#"{"engaged":true,"origin":"drill"}"#).of(&house).await;
     assert_eq!((&got.json()["engaged"], &got.json()["origin"]), (&true.into(), &"drill".into()));
-    assert_eq!(house.fake.last().op, Op::SetKillSwitch { engaged: true, origin: "drill".into() });
+    assert_eq!(
+        house.fake.last().op,
+        Op::SetKillSwitch { engaged: true, origin: "drill".into(), note: None, scope: None }
+    );
 }
 
 #[tokio::test]
@@ -64,9 +67,12 @@ async fn policies_are_read_and_published() {
         assert_eq!(got.status, 200);
         assert_eq!(
             got.json(),
-            json!({"digest": "ab".repeat(32), "previous": null, "evidence_id": "aud-9", "warnings": []})
+            json!({"digest": "ab".repeat(32), "previous": null, "active": true, "evidence_id": "aud-9", "warnings": []})
         );
-        assert_eq!(house.fake.last().op, Op::PublishPolicy { document: "version: 1 # é".into(), expect });
+        assert_eq!(
+            house.fake.last().op,
+            Op::PublishPolicy { document: "version: 1 # é".into(), expect, activate: true }
+        );
     }
     let asked = house.fake.calls.lock().unwrap().len();
     for (name, value, body, status) in [
