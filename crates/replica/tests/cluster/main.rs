@@ -7,6 +7,7 @@
     reason = "helpers of tests; a failure here is a failed test"
 )]
 
+mod determinism;
 mod harness;
 
 use std::collections::BTreeSet;
