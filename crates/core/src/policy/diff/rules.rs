@@ -150,7 +150,7 @@ fn became_false(site: &Site<'_>) -> bool {
 
 fn raised_or_removed(site: &Site<'_>) -> bool {
     match (site.was, site.is) {
-        (Some(was), Some(is)) => !number(is).zip(number(was)).is_some_and(|(is, was)| is <= was),
+        (Some(was), Some(is)) => number(is).zip(number(was)).is_none_or(|(is, was)| is > was),
         (was, _) => was.is_some(),
     }
 }
@@ -158,7 +158,7 @@ fn raised_or_removed(site: &Site<'_>) -> bool {
 fn lowered_or_removed(site: &Site<'_>) -> bool {
     match (site.was, site.is) {
         (Some(Value::String(was)), Some(Value::String(is))) if Exact::parse_decimal(is).is_none() => is < was,
-        (Some(was), Some(is)) => !number(is).zip(number(was)).is_some_and(|(is, was)| is >= was),
+        (Some(was), Some(is)) => number(is).zip(number(was)).is_none_or(|(is, was)| is < was),
         (was, _) => was.is_some(),
     }
 }
