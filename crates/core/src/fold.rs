@@ -10,10 +10,11 @@ use crate::evidence;
 use crate::exact::Amount;
 use crate::ids::{EvidenceIndex, Hash, PermitId};
 use crate::json;
-use crate::merkle;
+use crate::merkle::{self, MerkleError};
 use crate::policy::{PolicySet, Window};
 use crate::reply::Verdict;
 use crate::request::Outcome;
+use crate::stamp::Stamp;
 use crate::state::{
     ApprovalRecord, Counter, CounterKey, KillSwitch, Mandate, Meta, Overlay, PermitRecord, PermitStatus, PolicyRecord,
     Read, ReadError, RequestRecord, Spent, Tree,
@@ -80,12 +81,18 @@ pub fn fold<R: Read>(state: &mut Overlay<R>, event: &Event) -> Result<(), ReadEr
     Ok(())
 }
 
-/// Adds the entry's leaf to the tree over the entries (RFC 6962).
+/// Adds the entry's leaf to the tree over the entries (RFC 6962). An entry out of its place leaves a hole in the tree,
+/// and whoever asks for a root over the hole is told; it does not stop the node.
 fn grow_tree<R: Read>(state: &mut Overlay<R>, meta: &Meta, event: &Event) -> Result<(), ReadError> {
     let index = event.entry.index.0.saturating_sub(1);
     let leaf = merkle::leaf_hash(&evidence::hash(&event.bytes));
     let before = (index > 0).then(|| merkle::leaf_hash(&meta.chain_head));
-    for (node, hash) in merkle::appended(&Tree(&*state), index, leaf, before)? {
+    let complete = match merkle::appended(&Tree(&*state), index, leaf, before) {
+        Ok(complete) => complete,
+        Err(MerkleError::Read { source }) => return Err(source),
+        Err(MerkleError::Missing { .. } | MerkleError::Beyond { .. }) => Vec::new(),
+    };
+    for (node, hash) in complete {
         state.put_merkle(node, hash);
     }
     Ok(())
@@ -172,6 +179,7 @@ fn intent<R: Read>(state: &mut Overlay<R>, meta: &mut Meta, event: &Event, decid
         principal: entry.principal.clone(),
         request_id: decided.request_id.clone(),
         status: PermitStatus::Held,
+        act_until: act_until(decided).unwrap_or(entry.at),
         effects: decided.effects.clone(),
         outcome: None,
         undo_until: decided.undo_until,
@@ -181,6 +189,12 @@ fn intent<R: Read>(state: &mut Overlay<R>, meta: &mut Meta, event: &Event, decid
     link_undo(state, decided.undo_of, Some(entry.index))?;
     state.put_permit(permit_id.clone(), permit);
     Ok(())
+}
+
+/// What the obligation tells the enforcement point (AADP §13).
+fn act_until(decided: &Decided) -> Option<Stamp> {
+    let obligation = decided.obligations.iter().find(|one| one.kind == "execute_within")?;
+    Stamp::parse(obligation.value.as_deref()?)
 }
 
 /// Marks the intent `of` as reversed by `by`, or as not reversed after all.

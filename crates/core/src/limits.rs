@@ -69,8 +69,8 @@ pub const PENDING_PER_PRINCIPAL_DEFAULT: u64 = 1000;
 /// Members of one group of approvers.
 pub const GROUP_MEMBERS_MAX: usize = 256;
 
-/// Local decisions of one delivery.
-pub const LOCAL_DECISIONS_MAX: usize = 64;
+/// Local decisions of one delivery: what an enforcement point sends at once, with room.
+pub const LOCAL_DECISIONS_MAX: usize = 128;
 
 /// Entries that one page of a search looks at, matching or not.
 pub const SEARCHED_ENTRIES_MAX: usize = 4096;
@@ -81,3 +81,7 @@ pub const REDACTED_PATHS_MAX: usize = 64;
 /// Longest URL that is canonicalised (AADP §19). Browsers and servers stop near here; canonicalising is where every
 /// decision waits.
 pub const URL_BYTES_MAX: usize = 8 << 10;
+
+/// Entries that are verified again before a head over them is signed, back from the newest: a head is signed more often
+/// than this, and signing happens where every decision waits.
+pub const REVERIFIED_ENTRIES_MAX: usize = 4096;

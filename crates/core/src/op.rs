@@ -417,7 +417,7 @@ pub struct PermitCheck {
     /// Why not: `unknown`, `expired`, `reported`, `kill_switch`. A foreign permit is unknown.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reason: Option<String>,
-    /// Until when.
+    /// The act must begin before this.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub deadline: Option<Stamp>,
     /// The intent.

@@ -2,10 +2,12 @@
 //! Absent on purpose: where the records live. A node keeps them in a database, tests in ordered maps; an
 //! [`Overlay`] holds what was folded but is not applied yet.
 
+mod memory;
 mod overlay;
 mod records;
 
-pub use overlay::{Changes, MemState, Overlay};
+pub use memory::MemState;
+pub use overlay::{Changes, Overlay};
 pub use records::{
     ApprovalRecord, Counter, CounterKey, KillSwitch, Mandate, Meta, PermitRecord, PermitStatus, PolicyRecord,
     RequestRecord, Spent,

@@ -16,7 +16,7 @@ use crate::state::{Meta, PermitRecord, PermitStatus, Read};
 pub(super) fn report(
     state: &impl Read,
     meta: &Meta,
-    recorder: Recorder<'_>,
+    mut recorder: Recorder<'_>,
     body: &[u8],
     keys: &Keys,
 ) -> Result<Outcome, Reject> {
@@ -31,7 +31,8 @@ pub(super) fn report(
             let action_type = permit.as_ref().map(|permit| permit.action_type.as_str());
             let redacted = redaction::report(&mut request, action_type, policy.as_deref(), keys)?;
             let report = Reported { request: &request, redacted };
-            Ok(report_permit(recorder, &report, &permit_id, permit, policy.as_deref()))
+            let reply = report_permit(&mut recorder, &report, &permit_id, permit, policy.as_deref());
+            Ok(recorder.answer(Answer::Report(reply)))
         }
         ReportSubject::Request(request_id) => {
             let redacted = redaction::report(&mut request, None, policy.as_deref(), keys)?;
@@ -41,18 +42,19 @@ pub(super) fn report(
 }
 
 /// A report in the form that may be recorded.
-struct Reported<'a> {
-    request: &'a ReportRequest,
-    redacted: Vec<String>,
+pub(super) struct Reported<'a> {
+    pub(super) request: &'a ReportRequest,
+    pub(super) redacted: Vec<String>,
 }
 
-fn report_permit(
-    mut recorder: Recorder<'_>,
+/// Ends a permit, or records why the report does not.
+pub(super) fn report_permit(
+    recorder: &mut Recorder<'_>,
     report: &Reported<'_>,
     permit_id: &PermitId,
     permit: Option<PermitRecord>,
     policy: Option<&PolicySet>,
-) -> Outcome {
+) -> ReportReply {
     let request = report.request;
     let owner = permit.as_ref().filter(|permit| permit.principal == *recorder.principal);
     let Some(owned) = owner else {
@@ -77,7 +79,12 @@ fn report_permit(
     }
 }
 
-fn accept(mut recorder: Recorder<'_>, report: &Reported<'_>, permit_id: &PermitId, permit: &PermitRecord) -> Outcome {
+fn accept(
+    recorder: &mut Recorder<'_>,
+    report: &Reported<'_>,
+    permit_id: &PermitId,
+    permit: &PermitRecord,
+) -> ReportReply {
     let request = report.request;
     let release = match request.outcome {
         Reports::NotAttempted => Some("not_attempted"),
@@ -118,17 +125,17 @@ fn accept(mut recorder: Recorder<'_>, report: &Reported<'_>, permit_id: &PermitI
         },
     };
     let evidence_id = recorder.record(request.protocol, Body::ExecResult(result), Some(permit_id.clone()));
-    recorder.answer(Answer::Report(taken(request.protocol, evidence_id)))
+    taken(request.protocol, evidence_id)
 }
 
 fn refuse(
-    mut recorder: Recorder<'_>,
+    recorder: &mut Recorder<'_>,
     report: &Reported<'_>,
     permit_id: &PermitId,
     intent: Option<EvidenceIndex>,
     reason: Reason,
     detail: &str,
-) -> Outcome {
+) -> ReportReply {
     let request = report.request;
     let refused = ReportRefused {
         completed_at: request.completed_at,
@@ -146,13 +153,7 @@ fn refuse(
     let evidence_id = recorder.record(request.protocol, Body::ReportRefused(refused), None);
     // 0.1 has no word for a foreign report (AADP §5.2).
     let told = (reason != Reason::SenderMismatch || request.protocol >= Protocol::V02).then_some(reason);
-    recorder.answer(Answer::Report(ReportReply {
-        protocol: request.protocol,
-        accepted: false,
-        evidence_id,
-        reason: told,
-        detail: detail.to_owned(),
-    }))
+    ReportReply { protocol: request.protocol, accepted: false, evidence_id, reason: told, detail: detail.to_owned() }
 }
 
 /// A report about a decision without a permit: kept as information, settles nothing (AADP §10.5).
@@ -167,7 +168,8 @@ fn report_request(
     if let Some((permit_id, index)) = record.as_ref().and_then(|record| Some((record.permit_id.clone()?, record.index)))
     {
         let detail = "this request has a permit; report it by `permit_id`";
-        return Ok(refuse(recorder, report, &permit_id, Some(index), Reason::Malformed, detail));
+        let reply = refuse(&mut recorder, report, &permit_id, Some(index), Reason::Malformed, detail);
+        return Ok(recorder.answer(Answer::Report(reply)));
     }
     let noted = ReportNoted {
         completed_at: request.completed_at,

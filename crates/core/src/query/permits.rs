@@ -40,7 +40,7 @@ pub(super) fn check(state: &impl List, id: &PermitId, principal: &Principal, now
     let reason = match permit.status {
         PermitStatus::Settled | PermitStatus::Released => Some("reported"),
         PermitStatus::Expired => Some("expired"),
-        PermitStatus::Held if permit.deadline <= now => Some("expired"),
+        PermitStatus::Held if permit.act_until <= now => Some("expired"),
         PermitStatus::Held => {
             stops(&state.meta()?, &permit.action_type, principal, &permit.effects).map(|_| "kill_switch")
         }
@@ -48,7 +48,7 @@ pub(super) fn check(state: &impl List, id: &PermitId, principal: &Principal, now
     Ok(Answer::Permit(PermitCheck {
         usable: reason.is_none(),
         reason: reason.map(str::to_owned),
-        deadline: Some(permit.deadline),
+        deadline: Some(permit.act_until),
         evidence_id: Some(permit.index.to_string()),
     }))
 }

@@ -1,4 +1,4 @@
-//! Records that were folded and are not applied yet, over records that are; and the whole state in memory.
+//! Records that were folded and are not applied yet, over records that are.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::Hash as StdHash;
@@ -229,75 +229,5 @@ impl<R: Read> Read for Overlay<R> {
             Some((_, bytes)) => Ok(Some(bytes.clone())),
             None => self.base.entry(index),
         }
-    }
-}
-
-/// The whole state in ordered maps: for tests, simulation and offline re-derivation.
-#[derive(Clone, Debug, Default)]
-#[expect(missing_docs, reason = "one field per kind of record")]
-pub struct MemState {
-    pub meta: Meta,
-    pub requests: BTreeMap<RequestId, RequestRecord>,
-    pub permits: BTreeMap<PermitId, PermitRecord>,
-    pub approvals: BTreeMap<ApprovalId, ApprovalRecord>,
-    pub counters: BTreeMap<CounterKey, Counter>,
-    pub policies: BTreeMap<PolicyDigest, Arc<PolicySet>>,
-    pub policy_records: BTreeMap<PolicyDigest, PolicyRecord>,
-    pub merkle: BTreeMap<MerkleKey, Hash>,
-    pub entries: BTreeMap<EvidenceIndex, Vec<u8>>,
-}
-
-impl MemState {
-    /// Takes what folding wrote. Evidence is only ever added.
-    pub fn write(&mut self, changes: Changes) {
-        self.meta = changes.meta.unwrap_or_else(|| self.meta.clone());
-        self.requests.extend(changes.requests);
-        self.permits.extend(changes.permits);
-        self.approvals.extend(changes.approvals);
-        self.counters.extend(changes.counters);
-        self.policies.extend(changes.policies);
-        for (digest, record) in changes.policy_records {
-            match record {
-                Some(record) => drop(self.policy_records.insert(digest, record)),
-                None => {
-                    self.policy_records.remove(&digest);
-                    self.policies.remove(&digest);
-                }
-            }
-        }
-        self.merkle.extend(changes.merkle);
-        for (index, bytes) in changes.entries {
-            self.entries.entry(index).or_insert(bytes);
-        }
-    }
-}
-
-impl Read for MemState {
-    fn meta(&self) -> Result<Meta, ReadError> {
-        Ok(self.meta.clone())
-    }
-    fn request(&self, id: &RequestId) -> Result<Option<RequestRecord>, ReadError> {
-        Ok(self.requests.get(id).cloned())
-    }
-    fn permit(&self, id: &PermitId) -> Result<Option<PermitRecord>, ReadError> {
-        Ok(self.permits.get(id).cloned())
-    }
-    fn approval(&self, id: &ApprovalId) -> Result<Option<ApprovalRecord>, ReadError> {
-        Ok(self.approvals.get(id).cloned())
-    }
-    fn counter(&self, key: &CounterKey) -> Result<Option<Counter>, ReadError> {
-        Ok(self.counters.get(key).cloned())
-    }
-    fn policy(&self, digest: &PolicyDigest) -> Result<Option<Arc<PolicySet>>, ReadError> {
-        Ok(self.policies.get(digest).cloned())
-    }
-    fn policy_record(&self, digest: &PolicyDigest) -> Result<Option<PolicyRecord>, ReadError> {
-        Ok(self.policy_records.get(digest).cloned())
-    }
-    fn merkle(&self, node: MerkleKey) -> Result<Option<Hash>, ReadError> {
-        Ok(self.merkle.get(&node).copied())
-    }
-    fn entry(&self, index: EvidenceIndex) -> Result<Option<Vec<u8>>, ReadError> {
-        Ok(self.entries.get(&index).cloned())
     }
 }

@@ -137,6 +137,9 @@ pub struct PermitRecord {
     pub request_id: RequestId,
     /// Where it stands.
     pub status: PermitStatus,
+    /// Until when the act may begin; the deadline is this and the grace that its report has.
+    #[serde(default)]
+    pub act_until: Stamp,
     /// The labels of the act: a switch that stops one of them stops this permit.
     #[serde(default)]
     pub effects: Vec<String>,
