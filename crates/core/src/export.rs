@@ -28,8 +28,8 @@ pub use verifier::Verifier;
 /// The first line.
 pub const HEADER: &[u8] = b"{\"placet_export\":1}\n";
 
-/// Longest line. The largest entry holds one body of 1 MiB, in which each byte can take six when it is escaped.
-pub const LINE_BYTES_MAX: usize = 8 << 20;
+/// Longest line. The largest entry holds a policy: a document of 1 MiB, whose canonical form spells every default.
+pub const LINE_BYTES_MAX: usize = 64 << 20;
 
 /// Begins every line that holds an entry.
 const ENTRY: &[u8] = b"{\"entry\":";
