@@ -4,21 +4,24 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// Exit codes, for scripts. 2 is a wrong command line.
+/// Exit codes, for scripts.
 pub mod exit {
     /// Done; for `decide`: permit.
     pub const OK: u8 = 0;
     /// The program failed for a reason of its own.
     pub const FAILED: u8 = 1;
+    /// A wrong command line; for `policy test`: a case file with mistakes.
+    pub const WRONG: u8 = 2;
     /// No credential, or one without the role.
     pub const NOT_ALLOWED: u8 = 3;
-    /// The node answered that the request cannot be served: not found, conflict, invalid.
+    /// The node answered that the request cannot be served: not found, conflict, invalid. For commands about documents:
+    /// mistakes in a policy, failed cases, a change that loosens.
     pub const REFUSED: u8 = 4;
     /// No node answered, or none could; asking again may help.
     pub const UNAVAILABLE: u8 = 5;
-    /// `decide`: deny. `report`: not accepted.
+    /// `decide`: deny. `report`: not accepted. `permit check`: not usable.
     pub const DENY: u8 = 10;
-    /// `decide`: propose.
+    /// `decide`: propose. `approvals approve`: more is needed.
     pub const PROPOSE: u8 = 11;
     /// `decide`: dry_run.
     pub const DRY_RUN: u8 = 12;
@@ -28,8 +31,9 @@ pub mod exit {
 
 /// Placet decides, per action, whether an AI agent may act now.
 ///
-/// Exit codes: 0 done (decide: permit), 1 failed, 2 wrong usage, 3 not allowed, 4 refused (not found, conflict,
-/// invalid), 5 no node could answer, 10 deny or report not accepted, 11 propose, 12 dry_run, 13 observe.
+/// Exit codes: 0 done (decide: permit), 1 failed, 2 wrong usage or case file, 3 not allowed, 4 refused (not found,
+/// conflict, invalid, failed cases), 5 no node could answer, 10 deny, report not accepted or permit not usable,
+/// 11 propose or more votes needed, 12 dry_run, 13 observe.
 #[derive(Debug, Parser)]
 #[command(name = "placet", version, propagate_version = true)]
 pub struct Cli {
@@ -79,9 +83,15 @@ pub enum Command {
     /// Shows, engages and releases the kill switch.
     #[command(subcommand)]
     Kill(Kill),
-    /// Publishes, shows and checks policies.
+    /// Checks, tests, compares, publishes and activates policies.
     #[command(subcommand)]
     Policy(Policy),
+    /// Asks whether a permit may still be acted on.
+    #[command(subcommand)]
+    Permit(Permit),
+    /// Makes key files.
+    #[command(subcommand)]
+    Keys(Keys),
     /// Reads evidence.
     #[command(subcommand)]
     Evidence(Evidence),
@@ -156,10 +166,16 @@ pub enum Approvals {
         #[arg(long)]
         all: bool,
     },
-    Show {
+    /// One approval: what is asked, what it costs, what its budgets have left, who decided.
+    Show { approval_id: String },
+    /// Grants, and decides the proposal again at once in its proposer's name. Exits like decide; 11 while more votes
+    /// are needed.
+    Approve {
         approval_id: String,
+        #[arg(long)]
+        note: Option<String>,
     },
-    /// One human yes is one action.
+    /// Grants; the proposer resumes with --approval-ref. One human yes is one action.
     Grant {
         approval_id: String,
         #[arg(long)]
@@ -175,32 +191,88 @@ pub enum Approvals {
 
 #[derive(Debug, Subcommand)]
 pub enum Kill {
+    /// The switch, and what scoped ones stop.
     Status,
-    /// From this log position on, nothing is permitted.
-    Engage {
-        /// Who or what asks, for the record.
-        #[arg(long, default_value = "placet kill")]
-        origin: String,
-    },
-    Release {
-        #[arg(long, default_value = "placet kill")]
-        origin: String,
-    },
+    /// From this log position on, nothing in its scope is permitted.
+    Engage(Switch),
+    Release(Switch),
+}
+
+/// Which switch; without a scope, the one for everything.
+#[derive(Debug, Args)]
+pub struct Switch {
+    /// Who or what asks, for the record.
+    #[arg(long, default_value = "placet kill")]
+    pub origin: String,
+    /// Why, for the record.
+    #[arg(long)]
+    pub note: Option<String>,
+    /// Only this action type.
+    #[arg(long, group = "scope", value_name = "NAME")]
+    pub action_type: Option<String>,
+    /// Only actions with this effect.
+    #[arg(long, group = "scope", value_name = "LABEL")]
+    pub effect: Option<String>,
+    /// Only this principal.
+    #[arg(long, group = "scope", value_name = "NAME")]
+    pub principal: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Permit {
+    /// Exits 0 while the act may begin, 10 when it may not.
+    Check { permit_id: String },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Keys {
+    /// Writes a new random key, 64 hex digits, for its owner alone. Never replaces a file.
+    New { file: PathBuf },
 }
 
 #[derive(Debug, Subcommand)]
 pub enum Policy {
+    /// Checks a document here, without a node; every mistake with line and column.
+    Check { file: PathBuf },
+    /// Runs case files, without a node. Folders are searched for them. Exits 4 when a case fails, 2 when a file has
+    /// mistakes.
+    Test {
+        #[arg(required = true, value_name = "FILE_OR_FOLDER")]
+        paths: Vec<PathBuf>,
+    },
+    /// What changes in meaning between two policies, and what loosens. Each is a file, a digest, or `active`.
+    Diff {
+        before: String,
+        after: String,
+        /// Exits 4 when a change loosens.
+        #[arg(long)]
+        fail_if_looser: bool,
+    },
+    /// Prints a document, in either dialect, as placet/v1 with the same digest. Comments are lost.
+    Convert { file: PathBuf },
     /// Checks a document, publishes it and puts it in force, all at one log position.
     Publish {
         file: PathBuf,
+        /// Only keeps it; `policy activate` puts it in force.
+        #[arg(long)]
+        no_activate: bool,
         /// Only if this digest (or `none`) is in force.
         #[arg(long, value_name = "DIGEST")]
         expect: Option<String>,
     },
-    /// The canonical form of the policy in force, or of another.
+    /// Puts a kept policy in force: a new one, or an older one again.
+    Activate {
+        digest: String,
+        /// Only if this digest (or `none`) is in force.
+        #[arg(long, value_name = "DIGEST")]
+        expect: Option<String>,
+    },
+    /// Forgets a policy that was never in force.
+    Drop { digest: String },
+    /// Every kept policy.
+    List,
+    /// The policy in force, or another, as a placet/v1 document; with --output json, its canonical form.
     Show { digest: Option<String> },
-    /// Checks a document here, without a node; every mistake with line and column.
-    Check { file: PathBuf },
 }
 
 #[derive(Debug, Subcommand)]

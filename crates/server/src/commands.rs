@@ -1,14 +1,17 @@
-//! The operator commands: each asks a node over HTTP and prints the answer.
+//! The operator commands: each asks a node over HTTP and prints the answer, or works on documents without one.
 
-mod changes;
+mod approvals;
 mod decisions;
+mod kill;
 mod listings;
+mod permits;
+mod policy;
 
 use std::io::Write;
 
 use serde_json::Value;
 
-use crate::cli::{Cli, Command, Output, exit};
+use crate::cli::{Cli, Command, Keys, Output, exit};
 
 /// Runs one command and returns its exit code.
 pub async fn run(cli: &Cli) -> anyhow::Result<u8> {
@@ -17,9 +20,11 @@ pub async fn run(cli: &Cli) -> anyhow::Result<u8> {
         Command::Serve(_) => Ok(exit::FAILED),
         Command::Decide(command) => decisions::decide(target, command).await,
         Command::Report(command) => decisions::report(target, command).await,
-        Command::Approvals(command) => changes::approvals(target, command).await,
-        Command::Kill(command) => changes::kill(target, command).await,
-        Command::Policy(command) => changes::policy(target, command).await,
+        Command::Approvals(command) => approvals::run(target, command).await,
+        Command::Kill(command) => kill::run(target, command).await,
+        Command::Policy(command) => policy::run(target, command).await,
+        Command::Permit(command) => permits::run(target, command).await,
+        Command::Keys(Keys::New { file }) => crate::keys::create(file).map(|()| exit::OK),
         Command::Evidence(command) => listings::evidence(target, command).await,
         Command::Intents => listings::intents(target).await,
         Command::Budgets => listings::budgets(target).await,
@@ -52,6 +57,21 @@ fn field(body: &Value, name: &str) -> String {
     text.chars()
         .map(|letter| if draws(letter) { letter.escape_default().to_string() } else { letter.to_string() })
         .collect()
+}
+
+/// One segment of a path, whatever was typed.
+fn segment(text: &str) -> String {
+    text.bytes()
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(byte).to_string(),
+            other => format!("%{other:02X}"),
+        })
+        .collect()
+}
+
+/// The rows of a listing.
+fn rows(body: &Value, name: &str, row: impl Fn(&Value) -> Vec<String>) -> Vec<Vec<String>> {
+    body.get(name).and_then(Value::as_array).into_iter().flatten().map(row).collect()
 }
 
 /// Columns of equal width; a heading first.

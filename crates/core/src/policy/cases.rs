@@ -79,10 +79,10 @@ impl From<ReadError> for Stopped {
 
 /// A report as lines: the name, and for a failure what differs and which check decided.
 pub fn describe(report: &CaseReport) -> String {
-    let mut lines = vec![format!("{}  {}", if report.passed { "ok  " } else { "FAIL" }, report.name)];
     if report.passed {
-        return lines.concat();
+        return format!("ok    {}", report.name);
     }
+    let mut lines = vec![format!("FAIL  {}  (line {})", report.name, report.line)];
     lines.extend(report.stopped.iter().map(|why| format!("        {why}")));
     for Difference { member, expected, got } in &report.differences {
         lines.push(format!("        {member:<16} expected {expected}, got {got}"));

@@ -20,14 +20,19 @@ pub async fn decide(target: &Target, command: &Decide) -> anyhow::Result<u8> {
     };
     let client = Client::new(target, Role::Decide)?;
     let answer = client.send(&Request::post_bytes("/v1/decide", body, "application/json")).await?;
-    print(target.output, &answer, describe);
-    Ok(match answer.get("verdict").and_then(Value::as_str) {
+    Ok(decided(target, &answer))
+}
+
+/// Prints a decision and chooses its exit code.
+pub(super) fn decided(target: &Target, answer: &Value) -> u8 {
+    print(target.output, answer, describe);
+    match answer.get("verdict").and_then(Value::as_str) {
         Some("permit") => exit::OK,
         Some("propose") => exit::PROPOSE,
         Some("dry_run") => exit::DRY_RUN,
         Some("observe") => exit::OBSERVE,
         _ => exit::DENY,
-    })
+    }
 }
 
 pub async fn report(target: &Target, command: &Report) -> anyhow::Result<u8> {

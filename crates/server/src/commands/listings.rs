@@ -3,8 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::changes::segment;
-use super::{field, print, table};
+use super::{field, print, rows, segment, table};
 use crate::cli::{Cluster, Evidence, Target, exit};
 use crate::client::{Client, Request, Role};
 
@@ -156,8 +155,4 @@ pub(super) async fn every_page(client: &Client, path: &str, name: &str) -> anyho
             None => return Ok(json!({ name: all })),
         }
     }
-}
-
-fn rows(body: &Value, name: &str, row: impl Fn(&Value) -> Vec<String>) -> Vec<Vec<String>> {
-    body.get(name).and_then(Value::as_array).into_iter().flatten().map(row).collect()
 }

@@ -43,7 +43,7 @@ fn a_failure_names_what_differs_and_which_check_decided() {
     let told = describe(&report);
     assert_eq!(
         told,
-        "FAIL  n\n        \
+        "FAIL  n  (line 3)\n        \
          verdict          expected permit, got deny\n        \
          effects          expected [money.batch], got [money.egress]\n        \
          obligations      expected [isolate], got []\n        \
