@@ -144,7 +144,8 @@ fn lines(done: &[Done], summary: &Summary) -> String {
     let Summary { passed, failed, mistakes } = summary;
     let _ = write!(text, "\n{passed} passed, {failed} failed");
     if *mistakes > 0 {
-        let _ = write!(text, ", {mistakes} mistakes in case files");
+        let word = if *mistakes == 1 { "mistake" } else { "mistakes" };
+        let _ = write!(text, ", {mistakes} {word} in case files");
     }
     text
 }
@@ -240,7 +241,7 @@ mod tests {
             "{failed}"
         );
         let wrong = told(&CASE.replace('V', "maybe"));
-        assert!(wrong.contains("  c.yaml:2:71: `verdict`: unknown variant `maybe`"), "{wrong}");
-        assert!(wrong.ends_with("0 passed, 0 failed, 1 mistakes in case files"), "{wrong}");
+        assert!(wrong.contains("  c.yaml:2:68: `verdict`: unknown variant `maybe`"), "{wrong}");
+        assert!(wrong.ends_with("0 passed, 0 failed, 1 mistake in case files"), "{wrong}");
     }
 }
