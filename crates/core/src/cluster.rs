@@ -100,6 +100,8 @@ pub struct Health {
     pub kill_switch: bool,
     /// Permits without a report, as applied on this node.
     pub pending_intents: u64,
+    /// Reports that came after their permit had expired, although the act may have happened: for a human to reconcile.
+    pub late_reports: u64,
     /// `false` only under `--unsafe-no-fsync`.
     pub durable: bool,
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -5,6 +5,8 @@ mod approvals;
 mod evidence;
 mod permits;
 
+pub(crate) use approvals::view as approval_view;
+
 use crate::evaluate::window_now;
 use crate::event::{BudgetKind, SwitchScope};
 use crate::exact::Amount;

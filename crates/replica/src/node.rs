@@ -358,6 +358,7 @@ impl Inner {
             leader_id: metrics.current_leader,
             kill_switch: meta.as_ref().is_ok_and(|meta| meta.kill_switch.engaged),
             pending_intents: meta.as_ref().map_or(0, |meta| meta.open_permits),
+            late_reports: meta.as_ref().map_or(0, |meta| meta.late_reports),
             durable: self.log.durable(),
             detail,
         }

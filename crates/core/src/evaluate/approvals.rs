@@ -12,8 +12,9 @@ use crate::fold::fold;
 use crate::head::verify_signature;
 use crate::ids::{ActionType, ApprovalId, Entropy, Hash, RequestId};
 use crate::json::{self, Json};
-use crate::op::{Answer, ApprovalView, Reject};
+use crate::op::{Answer, Reject};
 use crate::policy::PolicySet;
+use crate::query::approval_view;
 use crate::reply::Protocol;
 use crate::request::DecideRequest;
 use crate::state::{ApprovalRecord, Meta, Overlay, Read};
@@ -56,10 +57,10 @@ pub(super) fn resolve(
         denied(&mut approval, policy.as_deref(), &recorder)
     };
     if let Err(refused) = stepped {
-        return refuse(recorder, &approval, "grant", refused);
+        return refuse(recorder, &approval, if grant { "grant" } else { "deny" }, refused);
     }
     record(&mut recorder, &mut approval, before, note, None);
-    Ok(recorder.answer(Answer::Approval(ApprovalView::from(approval))))
+    answer(state, policy.as_deref(), recorder, approval)
 }
 
 /// Grants, and decides the proposal again in the proposer's name when nothing else is missing (AADP §11.3).
@@ -93,7 +94,7 @@ pub(super) fn resume(
     if before == ApprovalState::Pending {
         record(&mut recorder, &mut approval, before, note, None);
         if approval.state != ApprovalState::Approved {
-            return Ok(recorder.answer(Answer::Approval(ApprovalView::from(approval))));
+            return answer(state, policy.as_deref(), recorder, approval);
         }
         for event in &recorder.events {
             fold(&mut overlay, event)?;
@@ -139,7 +140,17 @@ pub(super) fn ratify(
         (true, false) => ApprovalState::Approved,
     };
     record(&mut recorder, &mut approval, before, None, Some(signature));
-    Ok(recorder.answer(Answer::Approval(ApprovalView::from(approval))))
+    answer(state, policy.as_deref(), recorder, approval)
+}
+
+fn answer(
+    state: &impl Read,
+    policy: Option<&PolicySet>,
+    recorder: Recorder<'_>,
+    approval: ApprovalRecord,
+) -> Result<Outcome, Reject> {
+    let view = approval_view(state, policy, approval, recorder.at)?;
+    Ok(recorder.answer(Answer::Approval(view)))
 }
 
 /// What the mandate authority signs to ratify an approval, or to refuse it: a tag and canonical JSON.

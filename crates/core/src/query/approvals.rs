@@ -41,7 +41,8 @@ fn active(state: &impl Read) -> Result<Option<std::sync::Arc<PolicySet>>, ReadEr
     }
 }
 
-fn view(
+/// One approval with what its budgets have left now.
+pub(crate) fn view(
     state: &impl Read,
     policy: Option<&PolicySet>,
     approval: ApprovalRecord,

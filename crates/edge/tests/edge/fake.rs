@@ -150,7 +150,7 @@ impl Pdp for Fake {
             last_log_index: 5,
             applied_index: 5,
             snapshot_index: 0,
-            evidence_index: EvidenceIndex(6),
+            evidence_index: self.evidence.borrow().last().map(|view| view.evidence_id).unwrap_or_default(),
             chain_head: Hash::GENESIS,
         })
     }
@@ -162,6 +162,7 @@ impl Pdp for Fake {
             leader_id: Some(2),
             kill_switch: false,
             pending_intents: 3,
+            late_reports: 0,
             durable: true,
             detail: None,
         }
