@@ -35,7 +35,7 @@ pub(crate) use switch::stops;
 pub(crate) use undo::permit_of;
 
 use crate::event::{Body, Entry, Event, MalformedRequest};
-use crate::evidence::{self, ENTRY_VERSION};
+use crate::evidence::ENTRY_VERSION;
 use crate::head::HeadSigner;
 use crate::ids::{Entropy, EvidenceIndex, Hash, PermitId, PolicyDigest, Principal};
 use crate::limits::LABEL_BYTES_MAX;
@@ -151,7 +151,7 @@ impl<'a> Recorder<'a> {
             v: ENTRY_VERSION,
         };
         let event = Event::new(entry, permit_id);
-        self.head = evidence::hash(&event.bytes);
+        self.head = event.hash;
         self.next = index.next();
         self.events.push(event);
         index

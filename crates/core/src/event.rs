@@ -21,19 +21,26 @@ pub struct Event {
     pub bytes: Vec<u8>,
     /// The permit that this event issues or ends.
     pub permit_id: Option<PermitId>,
+    /// The hash of `bytes`, computed once: the next entry names it, and every node compares it.
+    pub hash: Hash,
 }
 
 impl Event {
     /// A new event; its bytes are made here, once.
     pub fn new(entry: Entry, permit_id: Option<PermitId>) -> Self {
-        let bytes = crate::evidence::encode(&entry);
-        Self { entry, bytes, permit_id }
+        Self::of(crate::evidence::encode(&entry), entry, permit_id)
+    }
+
+    /// An event whose entry was read from `bytes`.
+    pub(crate) fn of(bytes: Vec<u8>, entry: Entry, permit_id: Option<PermitId>) -> Self {
+        let hash = crate::evidence::hash(&bytes);
+        Self { entry, bytes, permit_id, hash }
     }
 
     /// An event from the log.
     pub fn decode(bytes: Vec<u8>, permit_id: Option<PermitId>) -> Result<Self, crate::evidence::EvidenceError> {
         let entry = crate::evidence::decode(&bytes)?;
-        Ok(Self { entry, bytes, permit_id })
+        Ok(Self::of(bytes, entry, permit_id))
     }
 }
 
@@ -53,7 +60,8 @@ pub struct Entry {
     pub prev: Hash,
     /// Who caused it.
     pub principal: Principal,
-    /// Whose vocabulary it uses.
+    /// Whose vocabulary it uses; an entry without a stamp uses the oldest (AADP §5.1).
+    #[serde(default = "Protocol::unstamped")]
     pub protocol: Protocol,
     /// Version of this form.
     pub v: u32,
@@ -546,7 +554,7 @@ pub struct MandateSet {
 pub struct ApprovalRefused {
     /// Which.
     pub approval_id: ApprovalId,
-    /// What was tried: `grant`, `ratify`.
+    /// What was tried: `grant`, `deny`, `ratify`.
     pub attempt: String,
     /// Why it failed.
     pub detail: String,

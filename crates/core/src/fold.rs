@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use crate::evaluate::{local_digest, local_key, minute_draw, open_key, permit_of};
 use crate::event::{ApprovalState, Body, Decided, Draw, Event, ExecResult, KillSwitchSet, PolicyChange, PolicyStep};
-use crate::evidence;
 use crate::exact::Amount;
 use crate::ids::{EvidenceIndex, Hash, PermitId};
 use crate::json;
@@ -75,7 +74,7 @@ pub fn fold<R: Read>(state: &mut Overlay<R>, event: &Event) -> Result<(), ReadEr
     grow_tree(state, &meta, event)?;
     meta.last_stamp = meta.last_stamp.max(entry.at);
     meta.next_index = entry.index.next();
-    meta.chain_head = evidence::hash(&event.bytes);
+    meta.chain_head = event.hash;
     state.put_entry(entry.index, event.bytes.clone());
     state.put_meta(meta);
     Ok(())
@@ -85,7 +84,7 @@ pub fn fold<R: Read>(state: &mut Overlay<R>, event: &Event) -> Result<(), ReadEr
 /// and whoever asks for a root over the hole is told; it does not stop the node.
 fn grow_tree<R: Read>(state: &mut Overlay<R>, meta: &Meta, event: &Event) -> Result<(), ReadError> {
     let index = event.entry.index.0.saturating_sub(1);
-    let leaf = merkle::leaf_hash(&evidence::hash(&event.bytes));
+    let leaf = merkle::leaf_hash(&event.hash);
     let before = (index > 0).then(|| merkle::leaf_hash(&meta.chain_head));
     let complete = match merkle::appended(&Tree(&*state), index, leaf, before) {
         Ok(complete) => complete,

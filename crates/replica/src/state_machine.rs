@@ -189,7 +189,7 @@ fn fold_batch(overlay: &mut Overlay<Records>, at: &LogId, batch: &log::Batch) ->
             return Err(diverged(at, event, &next.to_string(), &head.to_string()));
         }
         next = next.next();
-        head = evidence::hash(&event.bytes);
+        head = event.hash;
         // A panic here would leave a living process with a dead node, so it becomes an error that stops it.
         catch_unwind(AssertUnwindSafe(|| fold(overlay, event)))
             .map_err(|_| invalid(format!("folding `{}` panicked", event.entry.index)))?

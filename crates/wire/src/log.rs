@@ -121,7 +121,7 @@ mod tests {
                 v: placet_core::evidence::ENTRY_VERSION,
             };
             let event = Event::new(entry, (index == 8).then(|| PermitId::from_random([0xab; 16])));
-            head = placet_core::evidence::hash(&event.bytes);
+            head = event.hash;
             event
         });
         let events: Vec<_> = events.collect();
