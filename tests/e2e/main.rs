@@ -14,4 +14,5 @@ mod conformance;
 mod failover;
 mod harness;
 mod membership;
+mod operators;
 mod tls;
