@@ -59,6 +59,24 @@ pub enum EvidenceError {
     },
 }
 
+/// Which of `entries` are not what was recorded, against a head from elsewhere. From the newest back: an entry that its
+/// trusted successor names is trusted, so a changed entry is named itself and not the one behind it. What stands before
+/// a changed entry has no trusted word about it and is believed, so one change is reported once.
+pub fn damaged(entries: &[(EvidenceIndex, &[u8])], head: Hash) -> Vec<EvidenceIndex> {
+    let mut found = Vec::new();
+    let mut expected = Some(head);
+    for (index, bytes) in entries.iter().rev() {
+        let named = expected.is_none_or(|expected| hash(bytes) == expected);
+        let entry = decode(bytes).ok().filter(|entry| named && entry.index == *index);
+        if entry.is_none() {
+            found.push(*index);
+        }
+        expected = entry.map(|entry| entry.prev);
+    }
+    found.reverse();
+    found
+}
+
 /// A walk along the chain, one entry at a time, from the first or from a known head.
 #[derive(Clone, Copy, Debug)]
 pub struct ChainWalk {

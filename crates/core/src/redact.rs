@@ -3,13 +3,14 @@
 //! Absent on purpose: a way back. INVARIANT (redaction): behind [`decide`] and [`report`] the raw value exists only in
 //! the memory that judges this one request.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::event::LocalDecision;
 use crate::ids::{Hash, hex};
 use crate::json::{self, Json};
-use crate::policy::PolicySet;
+use crate::policy::{Action, PolicySet};
 use crate::request::{DecideRequest, Malformed, ReportRequest};
 
 /// The member of an object that stands for a value.
@@ -122,6 +123,30 @@ pub fn malformed(found: &mut Malformed, policy: &PolicySet, key: Option<&Redacti
     found.received = String::new();
     found.received_clipped = true;
     found.detail = format!("the body is not a request ({}); the policy redacts, so nothing of it is kept", found.kind);
+}
+
+/// The paths that `policy` hides of an action type. Of one that it does not name, perhaps misspelt, it hides whatever it
+/// hides of any.
+pub(crate) fn paths_of<'p>(policy: &'p PolicySet, action_type: &str) -> Cow<'p, [String]> {
+    let actions = &policy.document().actions;
+    match actions.get(action_type) {
+        Some(action) => Cow::Borrowed(&action.redact),
+        None if policy.redacts() => {
+            let all: BTreeSet<&String> = actions.values().flat_map(|action| &action.redact).collect();
+            Cow::Owned(all.into_iter().cloned().collect())
+        }
+        None => Cow::Borrowed(&[]),
+    }
+}
+
+/// Whether a rule of `action` reads the value at `path`, or something that it is in.
+pub(crate) fn is_judged(action: &Action, path: &str) -> bool {
+    let here = [path.to_owned()];
+    let read = |name: &String| covers(&here, name);
+    action.bounds.numeric.keys().any(read)
+        || action.bounds.choices.keys().any(read)
+        || action.cost.as_ref().is_some_and(|cost| read(&cost.param))
+        || action.param_effects.iter().any(|rule| read(&rule.param))
 }
 
 /// Whether `name` of the params is replaced, or something in it.

@@ -20,6 +20,11 @@ impl Protocol {
     /// The highest version spoken here.
     pub const LATEST: Self = Self::V02;
 
+    /// How a record that names no version is read (AADP §5.1).
+    pub(crate) fn unstamped() -> Self {
+        Self::V01
+    }
+
     /// Negotiates: the lower of the requested and the supported minor; `None` for another major or for nonsense.
     pub fn negotiate(text: &str) -> Option<Self> {
         let minor = text.strip_prefix("aadp/0.")?;
@@ -139,7 +144,11 @@ pub enum Reason {
     CapDailyRate,
     CapEurDay,
     CapEurMonth,
+    /// Once written as `cap_rate`.
+    #[serde(alias = "cap_rate")]
     RateExhausted,
+    /// Once written as `cap_value`.
+    #[serde(alias = "cap_value")]
     BudgetExhausted,
     Expired,
     SenderMismatch,

@@ -15,6 +15,8 @@ pub(super) struct PresentedApproval {
     pub(super) status: ApprovalRefStatus,
     /// The proposal, when the approval is honoured.
     pub(super) resumes: Option<EvidenceIndex>,
+    /// The mandate authority ratified it.
+    pub(super) ratified: bool,
 }
 
 /// Checks in the order of AADP §11.4.
@@ -25,7 +27,7 @@ pub(super) fn resolve(
     policy: Option<&PolicySet>,
     keys: &Keys,
 ) -> Result<PresentedApproval, Reject> {
-    let unusable = |status| PresentedApproval { status, resumes: None };
+    let unusable = |status| PresentedApproval { status, resumes: None, ratified: false };
     let Some(id) = &request.approval_ref else { return Ok(unusable(ApprovalRefStatus::Absent)) };
     let Some(approval) = state.approval(id)? else { return Ok(unusable(ApprovalRefStatus::Unknown)) };
     let status = match approval.state {
@@ -36,7 +38,11 @@ pub(super) fn resolve(
         ApprovalState::Approved if !equivalent(&approval, request, policy, keys)? => ApprovalRefStatus::ActionMismatch,
         ApprovalState::Approved if approval.proposer != *recorder.principal => ApprovalRefStatus::PrincipalMismatch,
         ApprovalState::Approved => {
-            return Ok(PresentedApproval { status: ApprovalRefStatus::Honored, resumes: Some(approval.proposal) });
+            return Ok(PresentedApproval {
+                status: ApprovalRefStatus::Honored,
+                resumes: Some(approval.proposal),
+                ratified: approval.ratified,
+            });
         }
     };
     Ok(unusable(status))

@@ -4,9 +4,10 @@ use super::approvals::{mandate_statement, signed_by_authority};
 use super::decide::active_policy;
 use super::{Keys, Outcome, Recorder, label};
 use crate::event::{Body, KillSwitchSet, LiftReport, MandateSet, Notified, SwitchScope};
+use crate::evidence;
 use crate::head::Head;
 use crate::ids::{EvidenceIndex, Principal};
-use crate::limits::{ACTION_TYPE_BYTES_MAX, MANDATES_MAX, SCOPED_SWITCHES_MAX};
+use crate::limits::{ACTION_TYPE_BYTES_MAX, MANDATES_MAX, REVERIFIED_ENTRIES_MAX, SCOPED_SWITCHES_MAX};
 use crate::merkle;
 use crate::op::{Answer, KillSwitchView, MandateView, Reject, SignedHeadView};
 use crate::reply::Protocol;
@@ -108,10 +109,32 @@ pub(super) fn sign_head(
         return Err(Reject::Unavailable { detail: "this node has no key to sign heads with".to_owned() });
     };
     let size = meta.next_index.0.saturating_sub(1);
+    undamaged(state, meta)?;
     let root = merkle::root(&Tree(state), size)?;
     let signed = signer.sign(Head { at: recorder.at, chain_head: meta.chain_head, root, size });
     let evidence_id = recorder.record(Protocol::LATEST, Body::HeadSigned(signed.clone()), None);
     Ok(recorder.answer(Answer::Head(SignedHeadView { signed, evidence_id })))
+}
+
+/// A damaged range is never signed (AADP §14.7): the chain is walked again from its head back to the last signed one.
+fn undamaged(state: &impl Read, meta: &Meta) -> Result<(), Reject> {
+    let damaged = |index| Reject::Internal { detail: format!("evidence `{index}` is damaged; no head is signed") };
+    let (mut index, mut hash) = (EvidenceIndex(meta.next_index.0.saturating_sub(1)), meta.chain_head);
+    for _ in 0..REVERIFIED_ENTRIES_MAX {
+        if index.0 == 0 {
+            break;
+        }
+        let bytes = state.entry(index)?.ok_or_else(|| damaged(index))?;
+        let entry = evidence::decode(&bytes).map_err(|_| damaged(index))?;
+        if evidence::hash(&bytes) != hash {
+            return Err(damaged(index));
+        }
+        if matches!(entry.body, Body::HeadSigned(_)) {
+            break;
+        }
+        (index, hash) = (EvidenceIndex(index.0.saturating_sub(1)), entry.prev);
+    }
+    Ok(())
 }
 
 /// Only the cluster itself says what it delivered.

@@ -42,7 +42,7 @@ pub(super) fn decide_request(
     resumed_by: Option<Principal>,
 ) -> Result<Outcome, Reject> {
     if let Some(record) = state.request(&request.request_id)? {
-        return replay::replay(state, recorder, &request, &record, keys);
+        return replay::replay(state, meta, recorder, &request, &record, keys);
     }
     let policy = active_policy(state, meta)?;
     let policy = policy.as_deref();
@@ -50,7 +50,7 @@ pub(super) fn decide_request(
     let case = Case { state, meta, policy, request: &request, recorder: &recorder, approval: &approval };
     let judged = case.judge()?;
     // An approved action runs at tier 1 whatever the policy says (AADP §3.2).
-    let judged = if case.approved() { judged } else { judged.named() };
+    let judged = if case.authorised() { judged } else { judged.named() };
     let permit_id = (judged.verdict == Verdict::Permit).then(|| PermitId::from_random(entropy.permit));
     let terms = permit_id.as_ref().map(|permit_id| permit_terms(&case, &judged, permit_id)).unwrap_or_default();
     let proposal = (judged.verdict == Verdict::Propose).then(|| proposal_terms(&case, &judged, entropy));

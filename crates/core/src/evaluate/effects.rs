@@ -5,6 +5,7 @@ use super::bounds;
 use crate::json::Json;
 use crate::policy::url::{self, CANONICALIZER};
 use crate::policy::{Action, PolicySet};
+use crate::redact;
 use crate::request::DecideRequest;
 
 /// The effects of one request.
@@ -25,7 +26,7 @@ pub(super) fn resolve(policy: &PolicySet, action: &Action, request: &DecideReque
         let Some(value) = bounds::present(&request.params, &rule.param) else { continue };
         let matches = match &rule.pattern {
             Some(pattern) => policy.pattern_matches(pattern, &bounds::string_form(value)),
-            None => url_matches(policy, request.action_type.as_str(), at, &rule.param, value, &mut resolved),
+            None => url_matches(policy, (action, request.action_type.as_str(), at), &rule.param, value, &mut resolved),
         };
         if matches {
             for label in &rule.add_effects {
@@ -40,14 +41,14 @@ pub(super) fn resolve(policy: &PolicySet, action: &Action, request: &DecideReque
 
 fn url_matches(
     policy: &PolicySet,
-    action: &str,
-    at: usize,
+    (action, name, at): (&Action, &str, usize),
     param: &str,
     value: &Json,
     resolved: &mut Resolved,
 ) -> bool {
     // A rule that was compiled with its policy is there.
-    let Some(rule) = policy.url_rule(action, at) else { return false };
+    let Some(rule) = policy.url_rule(name, at) else { return false };
+    let hidden = redact::covers(&action.redact, param);
     resolved.url_canonicalizer = Some(CANONICALIZER.to_owned());
     let canonical = match value {
         Json::String(text) => url::canonicalize(text).map_err(|error| error.to_string()),
@@ -57,7 +58,12 @@ fn url_matches(
         Ok(canonical) => {
             let found = rule.matches(&canonical);
             let applies = found.applies();
-            resolved.opaque = resolved.opaque.take().or(found.opaque);
+            // The class of a hidden argument is only which list names it.
+            let class = found.opaque.map(|class| match class.split_once(':') {
+                Some((list, _)) if hidden => list.to_owned(),
+                _ => class,
+            });
+            resolved.opaque = resolved.opaque.take().or(class);
             applies
         }
         Err(error) => {

@@ -110,6 +110,12 @@ impl<R: Read> Case<'_, R> {
         self.approval.resumes.is_some()
     }
 
+    /// Everyone whose word the policy asks for has given it: a human, and the mandate authority where it has a say.
+    pub(super) fn authorised(&self) -> bool {
+        let ratified = || self.action().is_none_or(|action| !action.requires_external_authorization);
+        self.approved() && (self.approval.ratified || ratified())
+    }
+
     pub(super) fn judge(&self) -> Result<Judged, Reject> {
         let action = self.action();
         let nominal = action.map_or(Tier::Confirm, |action| action.tier);
@@ -137,7 +143,7 @@ impl<R: Read> Case<'_, R> {
         };
         // INVARIANT (kill switch): only a declared read that nothing escalates passes an engaged switch.
         let read = !self.approved()
-            && action.is_some()
+            && action.is_some_and(|action| !action.requires_external_authorization)
             && nominal == Tier::Observe
             && resolved.unreadable.is_none()
             && floor.as_ref().is_none_or(|(_, tier)| *tier == Tier::Observe);
@@ -239,8 +245,11 @@ impl<R: Read> Case<'_, R> {
         floor: Option<(String, Tier)>,
         judged: &mut Judged,
     ) -> Result<Option<(Reason, String)>, String> {
-        if self.approved() {
+        if self.authorised() {
             judged.effective = Tier::Auto;
+            if action.requires_external_authorization {
+                self.defer(judged, &mut None)?;
+            }
             return Ok(None);
         }
         judged.effective = action.tier;
@@ -283,13 +292,30 @@ impl<R: Read> Case<'_, R> {
         Ok(escalation)
     }
 
-    /// The mandate authority has the say (AADP §11.5): a standing denial denies, else each request waits for it.
+    /// The mandate authority has the say (AADP §11.5): a standing denial denies whatever was ratified before it, else
+    /// each request waits for it.
     fn defer(&self, judged: &mut Judged, escalation: &mut Option<(Reason, String)>) -> Result<(), String> {
         let denied = self.meta.mandates.get(&self.request.action_type).is_some_and(|mandate| mandate.denied);
-        let value = if denied { "denied" } else { "pending" };
-        judged.check("external_authorization", "mandate", "authorised", value, false);
+        let ratified = self.authorised();
+        let (value, result) = match (denied, ratified) {
+            (true, _) => ("denied", CheckResult::Fail),
+            (false, true) => ("ratified", CheckResult::Pass),
+            // What escalated before gives the reason; this comes on top of it.
+            (false, false) if judged.effective == Tier::Confirm => ("pending", CheckResult::Unresolved),
+            (false, false) => ("pending", CheckResult::Fail),
+        };
+        judged.trace.push(Check {
+            check: "external_authorization".to_owned(),
+            condition: "authorised".to_owned(),
+            result,
+            rule: "mandate".to_owned(),
+            value: value.to_owned(),
+        });
         if denied {
             return Err("the mandate authority denies this action type".to_owned());
+        }
+        if ratified {
+            return Ok(());
         }
         judged.terms.authority = true;
         if judged.effective < Tier::Confirm {

@@ -28,10 +28,10 @@ pub(super) fn recorded(
     if keys.from_record {
         return Ok(None);
     }
-    let action = policy.and_then(|policy| policy.document().actions.get(request.action_type.as_str()));
-    let Some(action) = action.filter(|action| !action.redact.is_empty()) else { return Ok(None) };
+    let paths = policy.map(|policy| redact::paths_of(policy, request.action_type.as_str()));
+    let Some(paths) = paths.filter(|paths| !paths.is_empty()) else { return Ok(None) };
     let mut request = request.clone();
-    let redacted = redact::decide(&mut request, &action.redact, key(keys)?);
+    let redacted = redact::decide(&mut request, &paths, key(keys)?);
     Ok(Some(Recorded { request, redacted }))
 }
 

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use super::approvals::{self, request_of};
 use super::decide::decide_request;
-use super::expire::expiry;
+use super::expire::{expiry, transition};
 use super::{Keys, Recorder, control};
 use crate::event::{
-    ApprovalState, ApprovalTransition, Body, BudgetKind, Decided, Draw, Entry, Event, ExecResult, PolicyChange,
-    PolicyStep, ReservationEnded,
+    ApprovalRefused, ApprovalState, ApprovalTransition, Body, BudgetKind, Decided, Draw, Entry, Event, ExecResult,
+    PolicyChange, PolicyStep, ReportRefused, ReservationEnded,
 };
 use crate::evidence;
 use crate::fold::fold;
@@ -20,7 +20,8 @@ use crate::ids::{ApprovalId, Entropy, EvidenceIndex, Hash, PermitId, PolicyDiges
 use crate::merkle;
 use crate::op::{Answer, Reject};
 use crate::policy::PolicySet;
-use crate::reply::{Obligation, Verdict};
+use crate::redact;
+use crate::reply::{Obligation, Reason, Verdict};
 use crate::request::Outcome;
 use crate::state::{
     ApprovalRecord, Counter, CounterKey, MemState, MerkleKey, Meta, Overlay, PermitRecord, PermitStatus, PolicyRecord,
@@ -75,7 +76,7 @@ impl Rederivation {
         let found = Check { records: &self.records, entry: &entry }.derive()?;
         let permit_id = permit_digest(&entry.body).map(stand_in);
         let index = entry.index;
-        let event = Event { entry, bytes, permit_id };
+        let event = Event::of(bytes, entry, permit_id);
         let mut overlay = Overlay::new(&self.records);
         fold(&mut overlay, &event).map_err(|error| difference(index, "state", "readable", error))?;
         let changes = overlay.into_changes();
@@ -138,6 +139,7 @@ impl Check<'_> {
         if self.entry.at < meta.last_stamp {
             return Err(self.differs("at", self.entry.at, format!("not before {}", meta.last_stamp)));
         }
+        self.release_is_followed()?;
         match &self.entry.body {
             Body::PolicyChange(change) => self.policy_change(change)?,
             body => {
@@ -157,6 +159,8 @@ impl Check<'_> {
                         self.again(control::set_mandate(self.records, meta, self.recorder(meta), set))?;
                     }
                     Body::HeadSigned(signed) => self.head(signed)?,
+                    Body::ReportRefused(refused) => self.refused_report(refused)?,
+                    Body::ApprovalRefused(refused) => self.refused_attempt(refused)?,
                     Body::Notified(delivered) => {
                         self.again(control::notified(meta, self.recorder(meta), delivered.up_to))?;
                     }
@@ -207,11 +211,15 @@ impl Check<'_> {
 
     fn decided(&self, recorded: &Decided) -> Result<Rederived, Difference> {
         let meta = &self.records.0.meta;
-        if let Some(paths) = self.unreadable(recorded) {
-            return Ok(Rederived::Redacted { paths });
-        }
         let unreadable = || self.differs("params", "unreadable", "a JSON object");
         let request = request_of(self.entry.protocol, recorded).ok_or_else(unreadable)?;
+        if let Some(paths) = self.unreadable(recorded)? {
+            // The verdict depends on what is gone; who asked for what does not.
+            let fresh = !self.records.0.requests.contains_key(&recorded.request_id);
+            self.same("request_id.fresh", &fresh, &true)?;
+            self.same_debug("request_digest", &recorded.request_digest, &request.digest(&request.params_canonical()))?;
+            return Ok(Rederived::Redacted { paths });
+        }
         let keys = Keys { from_record: true, ..Keys::default() };
         let (recorder, resumed_by) = (self.recorder(meta), recorded.resumed_by.clone());
         let derived = decide_request(self.records, meta, recorder, request, Entropy::default(), &keys, resumed_by);
@@ -235,6 +243,7 @@ impl Check<'_> {
         self.same_debug("draws", &recorded.draws, &derived.draws)?;
         self.same_debug("budget", &recorded.budget, &derived.budget)?;
         self.same_debug("effects", &recorded.effects, &derived.effects)?;
+        self.same_debug("malformed_kind", &recorded.malformed_kind, &derived.malformed_kind)?;
         self.same_debug("opaque_class", &recorded.opaque_class, &derived.opaque_class)?;
         self.same_debug("deadline", &recorded.deadline, &derived.deadline)?;
         self.same_debug("approval_deadline", &recorded.approval_deadline, &derived.approval_deadline)?;
@@ -264,29 +273,29 @@ impl Check<'_> {
         self.same("body", &self.entry.body.kind(), &kind)
     }
 
-    /// The redacted paths that a rule of the policy reads; `None` when none does.
-    fn unreadable(&self, recorded: &Decided) -> Option<Vec<String>> {
-        let policy = self.records.0.policies.get(self.entry.policy.as_ref()?)?;
-        let action = policy.document().actions.get(recorded.action_type.as_str())?;
-        let read = |name: &str| {
-            action.bounds.numeric.contains_key(name)
-                || action.bounds.choices.contains_key(name)
-                || action.cost.as_ref().is_some_and(|cost| cost.param == name)
-                || action.param_effects.iter().any(|rule| rule.param == name)
-        };
-        let paths: Vec<String> = recorded
-            .redacted
-            .iter()
-            .filter(|path| path.strip_prefix("params.").and_then(|rest| rest.split('.').next()).is_some_and(read))
-            .cloned()
-            .collect();
-        (!paths.is_empty()).then_some(paths)
+    /// The redacted paths that a rule of the policy reads; `None` when none does. Only what the policy hides can be
+    /// hidden.
+    fn unreadable(&self, recorded: &Decided) -> Result<Option<Vec<String>>, Difference> {
+        let policy = self.entry.policy.as_ref().and_then(|digest| self.records.0.policies.get(digest));
+        let hidden = policy.map(|policy| redact::paths_of(policy, recorded.action_type.as_str())).unwrap_or_default();
+        if let Some(path) = recorded.redacted.iter().find(|path| !hidden.contains(path)) {
+            return Err(self.differs("redacted", path, "nothing that the policy hides"));
+        }
+        let action = policy.and_then(|policy| policy.document().actions.get(recorded.action_type.as_str()));
+        let Some(action) = action else { return Ok(None) };
+        let paths: Vec<String> =
+            recorded.redacted.iter().filter(|path| redact::is_judged(action, path)).cloned().collect();
+        Ok((!paths.is_empty()).then_some(paths))
     }
 
     fn result(&self, result: &ExecResult) -> Result<(), Difference> {
         let permit = self.permit(result.permit_digest, result.intent)?;
         self.same("principal", &self.entry.principal, &permit.principal)?;
         self.same("action_type", &result.action_type, &permit.action_type)?;
+        self.same("request_id", &result.request_id, &permit.request_id)?;
+        let failed = result.outcome == Outcome::Failure;
+        self.same("no_effect", &(result.no_effect && !failed), &false)?;
+        self.same("no_effect_ignored", &(result.no_effect_ignored && failed), &false)?;
         if permit.deadline <= self.entry.at {
             return Err(self.differs("at", self.entry.at, format!("before {}", permit.deadline)));
         }
@@ -294,7 +303,10 @@ impl Check<'_> {
         let holds_value = permit.draws.iter().any(|draw| draw.kind == BudgetKind::Value);
         let expected = match permit.status {
             // The release stands right before its result.
-            PermitStatus::Released => self.after_release(result.intent) && gives_back,
+            PermitStatus::Released => self.release_before().is_some_and(|release| {
+                let reason = if result.no_effect { "no_effect" } else { "not_attempted" };
+                release.intent == result.intent && release.reason == reason && gives_back
+            }),
             PermitStatus::Held => !(gives_back && holds_value),
             PermitStatus::Settled | PermitStatus::Expired => false,
         };
@@ -310,23 +322,78 @@ impl Check<'_> {
         Err(self.differs("outcome", format!("{:?}", result.outcome), format!("a permit that is {:?}", permit.status)))
     }
 
-    fn after_release(&self, intent: EvidenceIndex) -> bool {
+    /// The release that stands right before this entry.
+    fn release_before(&self) -> Option<ReservationEnded> {
         let before = EvidenceIndex(self.entry.index.0.saturating_sub(1));
-        let bytes = self.records.0.entries.get(&before);
-        let entry = bytes.and_then(|bytes| evidence::decode(bytes).ok());
-        entry.is_some_and(|entry| matches!(entry.body, Body::ReservationReleased(ended) if ended.intent == intent))
+        let entry = evidence::decode(self.records.0.entries.get(&before)?).ok()?;
+        if let Body::ReservationReleased(ended) = entry.body { Some(ended) } else { None }
+    }
+
+    /// A release and its result are one log entry: nothing stands between them.
+    fn release_is_followed(&self) -> Result<(), Difference> {
+        let Some(release) = self.release_before() else { return Ok(()) };
+        if matches!(&self.entry.body, Body::ExecResult(result) if result.intent == release.intent) {
+            return Ok(());
+        }
+        Err(self.differs("body", self.entry.body.kind(), format!("the result of intent `{}`", release.intent)))
     }
 
     fn released(&self, ended: &ReservationEnded) -> Result<(), Difference> {
         let permit = self.permit(ended.permit_digest, ended.intent)?;
-        self.same_debug("status", &PermitStatus::Held, &permit.status)?;
+        self.of_permit(ended, &permit)?;
+        self.same("principal", &self.entry.principal, &permit.principal)?;
+        if permit.deadline <= self.entry.at {
+            return Err(self.differs("at", self.entry.at, format!("before {}", permit.deadline)));
+        }
         let value: Vec<Draw> = permit.draws.into_iter().filter(|draw| draw.kind == BudgetKind::Value).collect();
+        self.same("released.any", &ended.released.is_empty(), &false)?;
         self.same_debug("released", &ended.released, &value)
+    }
+
+    fn of_permit(&self, ended: &ReservationEnded, permit: &PermitRecord) -> Result<(), Difference> {
+        self.same_debug("status", &PermitStatus::Held, &permit.status)?;
+        self.same("action_type", &ended.action_type, &permit.action_type)?;
+        self.same("request_id", &ended.request_id, &permit.request_id)?;
+        // The first entries of this kind do not name the owner.
+        self.same("owner", ended.owner.as_ref().unwrap_or(&permit.principal), &permit.principal)
+    }
+
+    fn refused_report(&self, refused: &ReportRefused) -> Result<(), Difference> {
+        let permit = self.records.0.permits.get(&stand_in(refused.permit_digest));
+        self.same_debug("intent", &refused.intent, &permit.map(|permit| permit.index))?;
+        let owned = permit.filter(|permit| permit.principal == self.entry.principal);
+        let reason = match owned.map(|permit| permit.status) {
+            // A report that names the request of a permit.
+            _ if refused.reason == Reason::Malformed && owned.is_some() => Reason::Malformed,
+            None => Reason::SenderMismatch,
+            Some(PermitStatus::Expired) => Reason::Expired,
+            Some(PermitStatus::Settled | PermitStatus::Released) => Reason::AlreadyReported,
+            Some(PermitStatus::Held) => return Err(self.differs("reason", refused.reason.as_str(), "an open permit")),
+        };
+        self.same("reason", &refused.reason.as_str(), &reason.as_str())?;
+        let reconcile = reason == Reason::Expired && refused.outcome != Outcome::NotAttempted;
+        self.same("reconcile", &refused.reconcile, &reconcile)
+    }
+
+    /// A grant or a denial by someone who may not; what was signed to ratify is not on record.
+    fn refused_attempt(&self, refused: &ApprovalRefused) -> Result<(), Difference> {
+        let id = &refused.approval_id;
+        let Some(approval) = self.records.0.approvals.get(id) else {
+            return Err(self.differs("approval_id", id, "no approval"));
+        };
+        self.same("proposal", &refused.proposal, &approval.proposal)?;
+        if refused.attempt == "ratify" || approval.state != ApprovalState::Pending {
+            return Ok(());
+        }
+        let meta = &self.records.0.meta;
+        let grant = refused.attempt == "grant";
+        self.again(approvals::resolve(self.records, meta, self.recorder(meta), id, grant, None))
     }
 
     fn expired(&self, ended: &ReservationEnded) -> Result<(), Difference> {
         let permit = self.permit(ended.permit_digest, ended.intent)?;
-        self.same_debug("status", &PermitStatus::Held, &permit.status)?;
+        self.of_permit(ended, &permit)?;
+        self.same("reason", &ended.reason.as_str(), &"expired")?;
         if permit.deadline > self.entry.at {
             return Err(self.differs("at", self.entry.at, format!("{} or later", permit.deadline)));
         }
@@ -350,7 +417,9 @@ impl Check<'_> {
             (ApprovalState::Expired, _) => {
                 let open = matches!(approval.state, ApprovalState::Pending | ApprovalState::Approved);
                 self.same("open", &true, &open)?;
-                self.same("due", &true, &(approval.deadline <= self.entry.at))
+                self.same("due", &true, &(approval.deadline <= self.entry.at))?;
+                let derived = Body::ApprovalTransition(transition(approval, ApprovalState::Expired, None));
+                self.same_debug("body", &&self.entry.body, &&derived)
             }
             (to, Some(signature)) => {
                 let approved = to != ApprovalState::Denied;

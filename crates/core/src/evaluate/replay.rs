@@ -1,14 +1,16 @@
 //! Replay (AADP §12): one request id, one verdict and reason, for ever; its capabilities only for who received them.
 
+use super::decide::active_policy;
 use super::redaction::canonical_under;
 use super::{Keys, Outcome, Recorder};
 use crate::event::{Body, Decided, ReplayMismatch};
 use crate::evidence;
-use crate::ids::{EvidenceIndex, PermitId};
+use crate::ids::{EvidenceIndex, Hash, PermitId};
 use crate::op::{Answer, Reject};
+use crate::redact;
 use crate::reply::{DecideReply, Protocol};
 use crate::request::DecideRequest;
-use crate::state::{Read, RequestRecord};
+use crate::state::{Meta, Read, RequestRecord};
 
 /// The answer that a decision gives; a replay gives the same one.
 pub(super) fn reply(
@@ -37,6 +39,7 @@ pub(super) fn reply(
 /// Answers a request id that was decided before.
 pub(super) fn replay(
     state: &impl Read,
+    meta: &Meta,
     mut recorder: Recorder<'_>,
     request: &DecideRequest,
     record: &RequestRecord,
@@ -60,7 +63,7 @@ pub(super) fn replay(
     let mismatch = ReplayMismatch {
         differs: differs.to_owned(),
         original: record.index,
-        request_digest: digest,
+        request_digest: recordable_digest(state, meta, request, &decided.redacted, keys)?,
         request_id: request.request_id.clone(),
     };
     let evidence_id = recorder.record(request.protocol, Body::ReplayMismatch(mismatch), None);
@@ -76,4 +79,20 @@ pub(super) fn replay(
         ..original
     };
     Ok(recorder.answer(Answer::Decide(withheld)))
+}
+
+/// The digest of a request that is not the recorded one. What came now may hold more than the original did, so what the
+/// policy hides now is hidden, too: a digest without a key tells a short value to whoever tries them all.
+fn recordable_digest(
+    state: &impl Read,
+    meta: &Meta,
+    request: &DecideRequest,
+    redacted: &[String],
+    keys: &Keys,
+) -> Result<Hash, Reject> {
+    let policy = active_policy(state, meta)?;
+    let now = policy.as_ref().map(|policy| redact::paths_of(policy, request.action_type.as_str())).unwrap_or_default();
+    let mut paths = redacted.to_vec();
+    paths.extend(now.iter().filter(|path| !redacted.contains(path)).cloned());
+    Ok(request.digest(&canonical_under(request, &paths, keys)?))
 }

@@ -83,7 +83,7 @@ policies:
   - action_type: c.d
     tier: 0
     param_effects: [{ param: p, pattern: "(", add_effects: [unheard] }]
-    redact: [params.iban]
+    redact: [params.iban, iban]
 "#;
     let found = mistakes(text);
     for (line, column, part) in [
@@ -102,7 +102,7 @@ policies:
         (16, 18, "`über` is not an action type"),
         (17, 11, "`tier` is 7"),
         (20, 42, "does not compile"),
-        (21, 5, "`redact` is not enforced"),
+        (21, 27, "`iban` cannot be redacted"),
     ] {
         let hit = found.iter().any(|(l, c, m)| (*l, *c) == (line, column) && m.contains(part));
         assert!(hit, "{line}:{column} {part}\n{found:#?}");
@@ -134,14 +134,50 @@ fn documents_that_are_not_documents() {
 
 #[test]
 fn what_would_not_be_enforced_is_refused() {
-    for field in [
-        "requires_step_up: true",
-        "requires_external_authorization: true",
-        "present_bound: https://x.example",
-        "param_effects: [{ param: u, url: { hosts: [x.example] }, add_effects: [e] }]",
-    ] {
-        let text =
-            format!("effects: {{ e: {{ min_tier: 3 }} }}\npolicies:\n  - action_type: a\n    tier: 3\n    {field}\n");
+    for field in ["requires_step_up: true", "bound_permit_action_type: a", "on_timeout: hold"] {
+        let text = format!("apiVersion: placet/v1\npolicies:\n  - action_type: a\n    tier: 3\n    {field}\n");
         assert!(mistakes(&text).iter().any(|(line, _, m)| *line == 5 && m.contains("not enforced")), "{field}");
     }
+}
+
+/// Goal: what an action asks others for is there, and could be had.
+#[test]
+fn what_could_never_be_met_is_refused() {
+    let key = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
+    for (head, field, part) in [
+        ("", "requires_external_authorization: true", "mandate"),
+        ("mandate: { authority: 00 }", "requires_external_authorization: true", "public key"),
+        ("", "present_bound: bank", "absolute URI"),
+        ("", "approval: { group: g }", "not declared"),
+        ("approvers: { g: { members: [a], quorum: 2 } }", "approval: { group: g }", "quorum"),
+        ("approvers: { g: { members: [a, a], quorum: 2 } }", "approval: { group: g }", "twice"),
+        ("approvers: { g: { members: [], quorum: 0 } }", "approval: { group: g }", "members"),
+        ("", "approval: { queue: { per_principal: 0 } }", "1 or more"),
+        ("", "redact: [iban]", "cannot be redacted"),
+        ("effects: { e: {} }", "param_effects: [{ param: u, url: { schemes: [https] }, add_effects: [e] }]", ""),
+        ("effects: { e: {} }", "param_effects: [{ param: u, url: { cidrs: [192.0.2.1/99] }, add_effects: [e] }]", ""),
+    ] {
+        let text = format!("apiVersion: placet/v1\n{head}\npolicies:\n  - action_type: a\n    tier: 3\n    {field}\n");
+        let found = mistakes(&text);
+        assert!(found.iter().any(|(_, _, m)| m.contains(part)), "{head} {field}: {found:?}");
+    }
+    for (head, field) in [
+        (format!("mandate: {{ authority: \"{key}\" }}"), "requires_external_authorization: true"),
+        (String::new(), "present_bound: https://bank.example/act"),
+        (
+            "approvers: { g: { members: [a, b], quorum: 2 } }".to_owned(),
+            "approval: { group: g, queue: { per_minute: 1 } }",
+        ),
+        (
+            "effects: { e: {} }".to_owned(),
+            "param_effects: [{ param: u, url: { hosts: [x.example] }, add_effects: [e] }]",
+        ),
+    ] {
+        let text = format!("apiVersion: placet/v1\n{head}\npolicies:\n  - action_type: a\n    tier: 3\n    {field}\n");
+        assert!(mistakes(&text).is_empty(), "{field}: {:?}", mistakes(&text));
+    }
+    // A rule that reads what is hidden is allowed, with a warning.
+    let text = "apiVersion: placet/v1\npolicies:\n  - { action_type: a, tier: 3, bounds: { numeric: { n: { max: 1 } } }, redact: [params.n, params.m] }\n";
+    let warnings = load(text).unwrap().warnings;
+    assert_eq!(warnings.iter().filter(|one| one.message.contains("params.n")).count(), 1, "{warnings:?}");
 }
