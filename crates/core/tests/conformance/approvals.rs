@@ -1,4 +1,4 @@
-//! AADP §23.6: approvals. PDP-driven resumption (98) is not built yet; concurrency (84, 90) runs on a cluster too.
+//! AADP §23.6: approvals; 98 has a room of its own. Concurrency (84, 90) runs on a cluster too.
 
 use placet_core::event::{ApprovalRefStatus, ApprovalState, Body};
 use placet_core::exact::Amount;
@@ -44,6 +44,7 @@ fn case_082_a_proposal() {
     let id = propose(&mut pdp, "400");
     let approval = &pdp.state.approvals[&id];
     assert_eq!((approval.state, approval.deadline), (ApprovalState::Pending, t0().plus_ms(3_600_000)));
+    assert_eq!((pdp.state.meta.pending_approvals, pdp.waiting("wire.send", "P1").as_str()), (1, "1"));
     assert_eq!(pdp.reserved().0, 0);
 }
 
@@ -155,6 +156,7 @@ fn case_092_bounds_tightened_in_between() {
         bounds.numeric.get_mut("amount_eur").unwrap().max = placet_core::exact::Exact::parse_decimal("100");
     });
     assert_eq!(says(&resume(&mut pdp, &id)), ("deny", "bounds"));
+    assert_eq!((pdp.approval_state(&id), pdp.reserved().0), (ApprovalState::Consumed, 0));
 }
 
 #[test]
@@ -174,6 +176,7 @@ fn case_094_the_policy_deleted_in_between() {
         document.actions.remove("wire.send");
     });
     assert_eq!(says(&resume(&mut pdp, &id)), ("deny", "default_deny"));
+    assert_eq!(pdp.approval_state(&id), ApprovalState::Consumed);
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! AADP §23.7: evidence. 101 is the store's test; redaction, pruning and the auditor's tools are not built yet.
+//! AADP §23.7: evidence. 101 is the store's test as well; 104 and 106 have rooms of their own, 107 is the doors'.
 
 use std::sync::Arc;
 
 use placet_core::event::Body;
-use placet_core::evidence::{ChainWalk, EvidenceError, decode, encode};
-use placet_core::ids::Entropy;
-use placet_core::op::{Answer, Call, Op, Query};
+use placet_core::evidence::{ChainWalk, EvidenceError, damaged, decode, encode};
+use placet_core::ids::EvidenceIndex;
+use placet_core::op::{Answer, Op, Query, Reject};
 use placet_core::policy::PolicySet;
 use placet_core::reply::Verdict;
 use placet_core::state::MemState;
@@ -40,7 +40,7 @@ fn busy() -> Pdp {
 #[test]
 fn case_102_every_verdict_holds_what_re_derivation_needs() {
     let pdp = busy();
-    let mut seen = Vec::new();
+    let (mut seen, mut results) = (Vec::new(), 0);
     for entry in pdp.entries() {
         assert!(entry.policy.is_some() && entry.at >= t0());
         match &entry.body {
@@ -51,13 +51,21 @@ fn case_102_every_verdict_holds_what_re_derivation_needs() {
                     assert!(last_fail.is_some(), "{decided:?}");
                 }
                 assert!(!decided.params.is_empty() && !decided.rationale.is_empty());
+                assert!(decided.action_type.as_str().contains('.') && decided.created_at == t0());
+                assert_eq!(decided.permit_digest.is_some(), decided.verdict == Verdict::Permit);
             }
             Body::ExecResult(result) => {
-                assert!(matches!(pdp.entry(result.intent).body, Body::ExecIntent(_)));
+                let Body::ExecIntent(intent) = pdp.entry(result.intent).body else { panic!("another kind") };
+                assert_eq!(
+                    (intent.request_id, intent.permit_digest),
+                    (result.request_id.clone(), Some(result.permit_digest))
+                );
+                results += 1;
             }
             _ => {}
         }
     }
+    assert_eq!(results, 2);
     for verdict in [Verdict::Permit, Verdict::Deny, Verdict::Propose, Verdict::DryRun, Verdict::Observe] {
         assert!(seen.contains(&verdict), "{verdict:?}");
     }
@@ -78,72 +86,75 @@ fn case_103_policies_have_an_identity_and_stay() {
     for digest in [v1, v2] {
         let policy = &pdp.state.policies[&digest];
         assert_eq!(*PolicySet::from_canonical(policy.canonical()).unwrap().digest(), digest);
+        let Answer::Policy(view) = pdp.query_as("A1", &Query::Policy { digest: Some(digest.clone()) }) else {
+            panic!()
+        };
+        assert_eq!((view.document.as_str(), view.digest), (policy.canonical(), digest));
     }
 }
 
 #[test]
-fn case_104_every_verdict_is_derived_again_from_the_record() {
-    // Goal: from the entries alone, judge each request again on the state before it, and compare.
+fn case_101_what_is_written_is_never_written_again() {
+    // The store refuses to change an entry; here, folding on what another wrote does not either.
     let pdp = busy();
-    let mut replayed = Pdp::new();
-    replayed.state = MemState::default();
-    let mut compared = 0;
-    for entry in pdp.entries() {
-        let permit_id = pdp
-            .state
-            .permits
-            .iter()
-            .find(|(_, p)| Some(p.index) == intent_of(&entry.body, entry.index))
-            .map(|(id, _)| id.clone());
-        if let Body::Decision(decided) | Body::ExecIntent(decided) = &entry.body {
-            let body = json!({
-                "protocol": entry.protocol, "request_id": decided.request_id, "action_type": decided.action_type,
-                "params": serde_json::from_str::<Value>(&decided.params).unwrap(), "source": decided.source,
-                "rationale": decided.rationale, "created_at": decided.created_at, "session_id": decided.session_id,
-                "cost_eur": decided.cost_eur, "parent_id": decided.parent_id, "approval_ref": decided.approval_ref,
-            });
-            let call = Call { principal: entry.principal.clone(), op: Op::Decide(body.to_string().into_bytes()) };
-            let outcome = placet_core::evaluate::evaluate(
-                &replayed.state,
-                &call,
-                entry.at,
-                Entropy::default(),
-                &Default::default(),
-            )
-            .unwrap();
-            let (Body::Decision(again) | Body::ExecIntent(again)) = &outcome.events[0].entry.body else { panic!() };
-            assert_eq!(
-                (again.verdict, again.reason, again.nominal_tier, again.effective_tier, &again.draws, &again.trace),
-                (
-                    decided.verdict,
-                    decided.reason,
-                    decided.nominal_tier,
-                    decided.effective_tier,
-                    &decided.draws,
-                    &decided.trace
-                )
-            );
-            compared += 1;
-        }
-        let event = placet_core::event::Event::new(entry, permit_id);
-        let mut overlay = placet_core::state::Overlay::new(&replayed.state);
-        placet_core::fold::fold(&mut overlay, &event).unwrap();
-        let changes = overlay.into_changes();
-        replayed.state.write(changes);
-    }
-    assert!(compared >= 8);
-    assert_eq!(replayed.state.meta, pdp.state.meta);
-    assert_eq!(replayed.state.counters, pdp.state.counters);
-    assert_eq!(replayed.state.permits, pdp.state.permits);
-    assert_eq!(replayed.state.approvals, pdp.state.approvals);
+    let first = pdp.state.entries.keys().next().copied().unwrap();
+    let mut state = pdp.state.clone();
+    let mut overlay = placet_core::state::Overlay::new(MemState::default());
+    let mut forged = pdp.log[1].clone();
+    forged.entry.index = first;
+    let event = placet_core::event::Event::new(forged.entry, forged.permit_id);
+    placet_core::fold::fold(&mut overlay, &event).unwrap();
+    state.write(overlay.into_changes());
+    assert_eq!(state.entries, pdp.state.entries);
 }
 
-fn intent_of(body: &Body, index: placet_core::ids::EvidenceIndex) -> Option<placet_core::ids::EvidenceIndex> {
-    match body {
-        Body::ExecIntent(_) => Some(index),
-        Body::ExecResult(result) => Some(result.intent),
-        Body::ReservationExpired(ended) | Body::ReservationReleased(ended) => Some(ended.intent),
-        _ => None,
+#[test]
+fn case_105_a_policy_that_evidence_names_is_kept() {
+    let mut pdp = Pdp::new();
+    let v1 = pdp.publish(POLICIES).unwrap().digest;
+    let v2 = pdp.publish(&POLICIES.replace("daily_rate: 3", "daily_rate: 4")).unwrap().digest;
+    let third = POLICIES.replace("daily_rate: 3", "daily_rate: 5");
+    let op = Op::PublishPolicy { document: third.clone(), expect: None, activate: false };
+    let Answer::PolicyPublished(unused) = pdp.call("A1", op.clone()).unwrap() else { panic!("not a publication") };
+    assert!(!unused.active && pdp.state.meta.active_policy.as_ref() == Some(&v2));
+    // In force, and in force once: both refused, and both still there.
+    for digest in [&v1, &v2] {
+        let refused = pdp.call("A1", Op::DropPolicy { digest: digest.clone() });
+        assert!(matches!(refused, Err(Reject::Conflict { .. })), "{refused:?}");
+        assert!(pdp.state.policies.contains_key(digest) && pdp.state.policy_records[digest].used);
+    }
+    // Never used: it goes, and comes back as what it was.
+    pdp.call("A1", Op::DropPolicy { digest: unused.digest.clone() }).unwrap();
+    assert!(!pdp.state.policies.contains_key(&unused.digest));
+    assert!(matches!(pdp.call("A1", Op::DropPolicy { digest: unused.digest.clone() }), Err(Reject::NotFound { .. })));
+    let activate = |digest| Op::ActivatePolicy { digest, expect: None };
+    assert!(matches!(pdp.call("A1", activate(unused.digest.clone())), Err(Reject::NotFound { .. })));
+    let Answer::PolicyPublished(again) = pdp.call("A1", op).unwrap() else { panic!("not a publication") };
+    assert_eq!(again.digest, unused.digest);
+    // Back to the first: no document is needed, and the entry names it.
+    pdp.call("A1", activate(v1.clone())).unwrap();
+    let entry = pdp.entries().pop().unwrap();
+    assert_eq!(entry.policy.as_ref(), Some(&v1));
+    let Body::PolicyChange(change) = entry.body else { panic!("another kind") };
+    assert_eq!((change.document, change.previous), (None, Some(v2)));
+    assert_eq!(says(&pdp.pay("1")), ("permit", "passed"));
+    // Once used, it stays.
+    pdp.call("A1", activate(again.digest.clone())).unwrap();
+    pdp.call("A1", activate(v1)).unwrap();
+    assert!(matches!(pdp.call("A1", Op::DropPolicy { digest: again.digest }), Err(Reject::Conflict { .. })));
+}
+
+#[test]
+fn case_108_a_flipped_byte_names_its_entry() {
+    let pdp = busy();
+    let good: Vec<Vec<u8>> = pdp.state.entries.values().cloned().collect();
+    for at in 0..good.len() {
+        for byte in (at % 7..good[at].len()).step_by(good[at].len() / 9) {
+            let mut bytes = good.clone();
+            bytes[at][byte] ^= 1 << (byte % 7);
+            let numbered: Vec<_> = bytes.iter().zip(1..).map(|(b, n)| (EvidenceIndex(n), b.as_slice())).collect();
+            assert_eq!(damaged(&numbered, pdp.state.meta.chain_head), [EvidenceIndex(at as u64 + 1)], "byte {byte}");
+        }
     }
 }
 

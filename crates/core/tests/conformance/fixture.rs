@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use placet_core::evaluate::{Due, Keys, due_changes, evaluate, expire, rederive};
-use placet_core::event::{ApprovalState, Body, Decided, Entry, Event, PolicyChange, PolicyStep};
+use placet_core::event::{ApprovalState, Body, Decided, Entry, Event, PolicyChange, PolicyStep, SwitchScope};
 use placet_core::evidence;
 use placet_core::fold::fold;
 use placet_core::head::HeadSigner;
 use placet_core::ids::{ApprovalId, Entropy, EvidenceIndex, PermitId, Principal};
-use placet_core::op::{Answer, Call, Op, PolicyPublished, Reject};
+use placet_core::op::{Answer, ApprovalView, Call, Op, PermitCheck, PolicyPublished, Query, Reject, StaticActions};
 use placet_core::policy::{Document, PolicySet, load};
+use placet_core::query;
 use placet_core::redact::RedactionKey;
 use placet_core::reply::{DecideReply, Protocol, ReportReply};
 use placet_core::stamp::Stamp;
@@ -113,6 +114,10 @@ pub struct Pdp {
     pub state: MemState,
     pub now: Stamp,
     ids: u64,
+    /// Everything that was written, in order, with the capabilities that only the log knows.
+    pub log: Vec<Event>,
+    /// Entries that the fixture itself has written.
+    setup: usize,
     due: BTreeSet<Due>,
     keys: Arc<Keys>,
     /// Set by a test that writes past the log: what it leaves does not follow from its evidence.
@@ -139,6 +144,8 @@ impl Pdp {
             state: MemState::default(),
             now: t0(),
             ids: 0,
+            log: Vec::new(),
+            setup: 0,
             due: BTreeSet::new(),
             keys: Arc::new(keys),
             tampered: false,
@@ -148,7 +155,33 @@ impl Pdp {
             freeze.compensating_command = None;
             document.actions.insert("card.freeze".to_owned(), freeze);
         });
+        pdp.setup = 1;
         pdp
+    }
+
+    /// A fresh store under this document.
+    pub fn under(document: &str) -> Self {
+        let mut pdp = Self::new();
+        pdp.publish(document).unwrap();
+        pdp.setup = pdp.state.entries.len();
+        pdp
+    }
+
+    /// A node that lost its keys.
+    pub fn without_keys(&mut self) {
+        self.keys = Arc::default();
+    }
+
+    /// What a restart leaves: the state that the log alone adds up to.
+    pub fn restarted(&self) -> MemState {
+        let mut state = MemState::default();
+        for event in &self.log {
+            let mut overlay = Overlay::new(&state);
+            fold(&mut overlay, &Event::decode(event.bytes.clone(), event.permit_id.clone()).unwrap()).unwrap();
+            let changes = overlay.into_changes();
+            state.write(changes);
+        }
+        state
     }
 
     /// Puts the fixture's document, changed by `change`, in force past the loader.
@@ -215,6 +248,7 @@ impl Pdp {
         }
         let changes = overlay.into_changes();
         self.state.write(changes);
+        self.log.extend_from_slice(events);
         for event in events {
             let (added, removed) = due_changes(event);
             self.due.extend(added.map(|(_, due)| due));
@@ -270,8 +304,43 @@ impl Pdp {
         self.resolve("A1", id, true).unwrap();
     }
 
+    /// An approver drives the resumption.
+    pub fn resume_as(&mut self, principal: &str, id: &ApprovalId) -> Result<Answer, Reject> {
+        self.call(principal, Op::ResumeApproval { id: id.clone(), note: None })
+    }
+
     pub fn switch(&mut self, engaged: bool) {
         self.call("A1", Op::SetKillSwitch { engaged, origin: "test".to_owned(), note: None, scope: None }).unwrap();
+    }
+
+    pub fn scoped(&mut self, scope: &SwitchScope, engaged: bool) -> Result<Answer, Reject> {
+        let (origin, scope) = ("test".to_owned(), Some(scope.clone()));
+        self.call("A1", Op::SetKillSwitch { engaged, origin, note: None, scope })
+    }
+
+    pub fn query_as(&self, principal: &str, query: &Query) -> Answer {
+        query::answer(&self.state, query, &Principal::new(principal), self.now).unwrap()
+    }
+
+    pub fn check_permit(&self, principal: &str, permit_id: &PermitId) -> PermitCheck {
+        match self.query_as(principal, &Query::CheckPermit { permit_id: permit_id.clone() }) {
+            Answer::Permit(check) => check,
+            other => panic!("not a check: {other:?}"),
+        }
+    }
+
+    pub fn static_actions(&self, principal: &str) -> StaticActions {
+        match self.query_as(principal, &Query::StaticActions) {
+            Answer::Static(list) => list,
+            other => panic!("not a list: {other:?}"),
+        }
+    }
+
+    pub fn approval_view(&self, id: &ApprovalId) -> ApprovalView {
+        match self.query_as("A1", &Query::Approval { id: id.clone() }) {
+            Answer::Approval(view) => view,
+            other => panic!("not an approval: {other:?}"),
+        }
     }
 
     pub fn publish(&mut self, document: &str) -> Result<PolicyPublished, Reject> {
@@ -299,7 +368,8 @@ impl Pdp {
 
     /// Everything that a decision may reserve: counters, permits, approvals.
     pub fn reserved(&self) -> (usize, usize, usize) {
-        let used = self.state.counters.values().filter(|c| c.consumed(i64::MIN) != Some(Default::default())).count();
+        let counters = self.state.counters.iter().filter(|(key, _)| !key.budget.starts_with('#'));
+        let used = counters.filter(|(_, c)| c.consumed(i64::MIN) != Some(Default::default())).count();
         (used, self.state.permits.len(), self.state.approvals.len())
     }
 
@@ -314,8 +384,19 @@ impl Pdp {
         }
     }
 
+    /// What was recorded since the fixture was set up.
     pub fn entries(&self) -> Vec<Entry> {
-        self.state.entries.values().map(|bytes| evidence::decode(bytes).unwrap()).collect()
+        self.state.entries.values().skip(self.setup).map(|bytes| evidence::decode(bytes).unwrap()).collect()
+    }
+
+    /// The same, by kind.
+    pub fn kinds(&self) -> Vec<&'static str> {
+        self.entries().iter().map(|entry| entry.body.kind()).collect()
+    }
+
+    /// How many proposals of this principal count as waiting.
+    pub fn waiting(&self, action: &str, principal: &str) -> String {
+        self.counter(&format!("#open:{action} {principal}"), "open")
     }
 
     pub fn approval_state(&self, id: &ApprovalId) -> ApprovalState {

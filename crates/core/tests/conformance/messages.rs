@@ -16,7 +16,7 @@ fn malformed(body: &[u8]) -> (DecideReply, String) {
     assert_eq!(tiers(&reply), (3, 3));
     assert!(reply.permit_id.is_none() && reply.approval_id.is_none() && reply.obligations.is_empty());
     assert_eq!(pdp.reserved(), before);
-    assert_eq!(pdp.state.entries.len(), 1);
+    assert_eq!(pdp.kinds(), ["malformed_request"]);
     let Body::MalformedRequest(recorded) = pdp.entry(reply.evidence_id).body else { panic!("another kind") };
     assert_eq!(recorded.request.digest, Hash::of(body));
     (reply, recorded.request.received)
@@ -118,18 +118,23 @@ fn case_013_a_higher_minor_is_answered_with_the_highest_known() {
 #[test]
 fn case_014_rationale_is_never_an_input() {
     let mut pdp = Pdp::new();
-    let plain = pdp.ask("pay.danger", json!({}));
-    let bold = pdp.decide(&with(request("pay.danger", json!({})), json!({"rationale": "approve everything"})));
-    assert_eq!(says(&plain), says(&bold));
-    assert_eq!(tiers(&plain), tiers(&bold));
+    for name in ["pay.danger", "lamp.toggle", "wire.send", "card.freeze", "read.status", "nope.x"] {
+        let plain = pdp.ask(name, json!({}));
+        for rationale in ["approve everything", ""] {
+            let bold = pdp.decide(&with(request(name, json!({})), json!({"rationale": rationale})));
+            assert_eq!((says(&plain), tiers(&plain)), (says(&bold), tiers(&bold)), "{name}");
+        }
+    }
 }
 
 #[test]
 fn case_015_source_is_never_an_input() {
     let mut pdp = Pdp::new();
-    let by_model = pdp.decide(&with(toggle(), json!({"source": "llm"})));
-    let by_hand = pdp.decide(&with(toggle(), json!({"source": "ui"})));
-    assert_eq!(says(&by_model), says(&by_hand));
+    let by_model = pdp.decide(&toggle());
+    for source in ["ui", "scheduler", "rule", "undo", "system"] {
+        let other = pdp.decide(&with(toggle(), json!({"source": source})));
+        assert_eq!((says(&other), tiers(&other)), (says(&by_model), tiers(&by_model)), "{source}");
+    }
 }
 
 #[test]
@@ -146,6 +151,7 @@ fn case_017_a_long_number_token_is_not_rounded() {
     let body = request("pay.small", json!({"payee": "x", "amount_eur": "@"})).to_string();
     let reply = pdp.decide_bytes("P1", body.replace("\"@\"", "500.0000000000000000001").as_bytes());
     assert_eq!(says(&reply), ("deny", "bounds"));
+    assert_eq!(pdp.reserved(), (0, 0, 0));
 }
 
 #[test]

@@ -1,5 +1,4 @@
-//! AADP §23.3: ordering invariants. Undo (42 to 44) is not built yet; 45 and 46 need processes and disks and run on a
-//! cluster; 47 is the atomic fold here, and a crash there.
+//! AADP §23.3: ordering invariants. 45 to 47 are about the log here; processes and disks fail on a cluster.
 
 use placet_core::op::{Op, Reject};
 use placet_core::reply::Tier;
@@ -13,7 +12,7 @@ fn case_020_kill_switch_denies_an_acting_tier() {
     let mut pdp = Pdp::new();
     pdp.switch(true);
     let reply = pdp.ask("lamp.toggle", json!({"state": "on"}));
-    assert_eq!(says(&reply), ("deny", "kill_switch"));
+    assert_eq!((says(&reply), reply.approval_id), (("deny", "kill_switch"), None));
     assert_eq!(pdp.reserved(), (0, 0, 0));
 }
 
@@ -21,7 +20,8 @@ fn case_020_kill_switch_denies_an_acting_tier() {
 fn case_021_kill_switch_comes_before_lookup() {
     let mut pdp = Pdp::new();
     pdp.switch(true);
-    assert_eq!(says(&pdp.ask("nope.x", json!({}))), ("deny", "kill_switch"));
+    let reply = pdp.ask("nope.x", json!({}));
+    assert_eq!((says(&reply), reply.approval_id), (("deny", "kill_switch"), None));
     assert_eq!(says(&pdp.ask("wire.send", json!({"amount_eur": "9000"}))), ("deny", "kill_switch"));
     assert_eq!(pdp.reserved(), (0, 0, 0));
 }
@@ -67,7 +67,20 @@ fn case_024_unknown_action_is_denied() {
 #[test]
 fn case_025_an_approval_cannot_resume_an_unknown_action() {
     let mut pdp = Pdp::new();
-    // An approval for an action that the policy no longer names: the nearest thing to one that was injected.
+    // One that was put into the store by hand, for an action that no policy ever named.
+    let id = pdp.ask("pay.danger", json!({})).approval_id.unwrap();
+    pdp.grant(&id);
+    let injected = placet_core::ids::ApprovalId::from_random([9; 16]);
+    let mut approval = pdp.state.approvals[&id].clone();
+    approval.approval_id = injected.clone();
+    approval.action_type = placet_core::ids::ActionType::new("nope.x");
+    pdp.state.approvals.insert(injected.clone(), approval);
+    pdp.tampered = true;
+    let reply = pdp.decide(&with(request("nope.x", json!({})), json!({"approval_ref": injected.as_str()})));
+    assert_eq!(says(&reply), ("deny", "default_deny"));
+    assert_eq!(pdp.decided(&reply).approval_ref_status, placet_core::event::ApprovalRefStatus::Honored);
+    // One for an action that the policy no longer names.
+    let mut pdp = Pdp::new();
     let proposal = pdp.ask("pay.danger", json!({}));
     let id = proposal.approval_id.unwrap();
     pdp.grant(&id);
@@ -143,7 +156,8 @@ fn case_033_rehearsal_reserves_nothing() {
     let mut pdp = Pdp::new();
     let reply = pdp.ask("reh.b", json!({"amount_eur": "9"}));
     assert_eq!(says(&reply), ("dry_run", "dry_run"));
-    assert_eq!(pdp.reserved(), (0, 0, 0));
+    assert!(reply.permit_id.is_none() && reply.obligations.is_empty());
+    assert!(pdp.state.counters.is_empty() && pdp.state.permits.is_empty());
 }
 
 #[test]
@@ -162,7 +176,7 @@ fn case_035_an_approval_does_not_end_a_rehearsal() {
     let id = proposal.approval_id.unwrap();
     pdp.grant(&id);
     let reply = pdp.decide(&with(request("reh.c", json!({})), json!({"approval_ref": id.as_str()})));
-    assert_eq!(says(&reply), ("dry_run", "dry_run"));
+    assert_eq!((says(&reply), reply.permit_id), (("dry_run", "dry_run"), None));
     assert_eq!(pdp.reserved(), (0, 0, 1));
     assert_eq!(pdp.approval_state(&id), placet_core::event::ApprovalState::Consumed);
 }
@@ -191,6 +205,19 @@ fn case_039_a_permit() {
     assert_eq!(tiers(&reply), (1, 1));
     let kinds: Vec<&str> = reply.obligations.iter().map(|o| o.kind.as_str()).collect();
     assert_eq!(kinds, ["report_result", "execute_within", "undo_available_until"]);
+}
+
+#[test]
+fn case_045_a_restart_after_the_permit_left() {
+    let mut pdp = Pdp::new();
+    let permit = pdp.pay("60").permit_id.unwrap();
+    // The process is gone; what is left is the log.
+    pdp.state = pdp.restarted();
+    assert_eq!(pdp.kinds(), ["exec_intent"], "one intent, no result");
+    assert_eq!(pdp.state.permits[&permit].status, placet_core::state::PermitStatus::Held);
+    assert_eq!((pdp.spent_day().as_str(), pdp.state.meta.open_permits), ("60", 1));
+    assert!(pdp.report(&permit, "success").accepted);
+    assert_eq!(pdp.spent_day(), "60");
 }
 
 #[test]

@@ -4,59 +4,15 @@ use placet_core::event::Event;
 use placet_core::exact::Amount;
 use placet_core::fold::fold;
 use placet_core::ids::PermitId;
-use placet_core::reply::Verdict;
 use placet_core::state::{MemState, Overlay};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::fixture::{Pdp, report_body, request, with};
+use super::features;
+use super::fixture::{Pdp, report_body, with};
+use super::random::{Random, mixed};
 
-/// A small generator: the same seed gives the same requests.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self, below: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % below
-    }
-
-    fn pick<T: Clone>(&mut self, choices: &[T]) -> T {
-        choices[usize::try_from(self.next(choices.len() as u64)).unwrap()].clone()
-    }
-
-    fn request(&mut self) -> Value {
-        let action = self.pick(&[
-            "read.status",
-            "lamp.toggle",
-            "card.freeze",
-            "pay.small",
-            "pay.fee",
-            "wire.send",
-            "reh.a",
-            "reh.b",
-            "reh.c",
-            "net.a",
-            "net.b",
-            "eff.two",
-            "pay.danger",
-            "nope.x",
-        ]);
-        let amount = self.pick(&["1", "30", "60", "500.01", "0.01", "x", "9000"]);
-        let params = match self.next(4) {
-            0 => json!({"state": self.pick(&["on", "off", "dim"])}),
-            1 => json!({}),
-            2 => json!({"payee": "x", "amount_eur": amount}),
-            _ => json!({"amount_eur": amount}),
-        };
-        let extra = match self.next(3) {
-            0 => json!({"cost_eur": self.pick(&["5.00", "0", "49.99"])}),
-            1 => json!({"protocol": "aadp/0.2"}),
-            _ => json!({}),
-        };
-        with(request(action, params), extra)
-    }
-}
+const NAMED: [&str; 5] =
+    ["tier_confirm", "effect_floor", "no_compensating_command", "kill_switch", "external_authorization"];
 
 #[test]
 fn case_038_escalation_is_named() {
@@ -71,11 +27,23 @@ fn case_038_escalation_is_named() {
         let reply = pdp.decide(&body);
         if reply.effective_tier > reply.nominal_tier {
             escalated += 1;
-            let named = ["tier_confirm", "effect_floor", "no_compensating_command", "kill_switch"];
-            assert!(named.contains(&reply.reason.as_str()), "{body} {reply:?}");
+            assert!(NAMED.contains(&reply.reason.as_str()), "{body} {reply:?}");
         }
     }
     assert!(escalated > 30, "{escalated}");
+    let (mut pdp, mut escalated) = (features::pdp(), 0);
+    for step in 0..500 {
+        if step % 50 == 0 {
+            pdp.switch(step % 100 == 50);
+        }
+        let body = random.feature_request();
+        let reply = pdp.decide(&body);
+        if reply.effective_tier > reply.nominal_tier {
+            escalated += 1;
+            assert!(NAMED.contains(&reply.reason.as_str()), "{body} {reply:?}");
+        }
+    }
+    assert!(escalated > 100, "{escalated}");
 }
 
 #[test]
@@ -91,6 +59,31 @@ fn case_040_two_instances_agree() {
         );
     }
     assert_eq!(one.state.meta.chain_head, other.state.meta.chain_head);
+    // With every later feature, too: approvals, switches, undos, mandates, redaction, signed heads.
+    let (mut one, mut other) = (features::pdp(), features::pdp());
+    for step in 0..500 {
+        let body = random.feature_request();
+        let (a, b) = (one.decide(&body), other.decide(&body));
+        assert_eq!(a, b);
+        for pdp in [&mut one, &mut other] {
+            pdp.now = pdp.now.plus_ms(step);
+            if let Some(id) = &a.approval_id {
+                let _refused = pdp.resolve("A1", id, step % 3 > 0);
+                let _refused = pdp.resume_as("A2", id);
+            }
+            if let Some(permit) = &a.permit_id
+                && step % 4 > 0
+            {
+                pdp.report(permit, if step % 4 == 1 { "not_attempted" } else { "success" });
+            }
+            if step % 60 == 0 {
+                pdp.switch(step % 120 == 0);
+                pdp.call("A1", placet_core::op::Op::SignHead).unwrap();
+            }
+        }
+    }
+    assert_eq!(one.state.entries, other.state.entries);
+    assert!(one.state.permits.len() > 20 && one.state.approvals.len() > 20);
 }
 
 #[test]
@@ -106,6 +99,23 @@ fn case_041_a_cold_policy_judges_like_a_warm_one() {
         let body = random.request();
         let (a, b) = (warm.decide(&body), cold.decide(&body));
         assert_eq!((a.verdict, a.reason, a.effective_tier), (b.verdict, b.reason, b.effective_tier));
+    }
+    // The order of the rules in the document is not an order of checks either.
+    let document = features::document();
+    let (before, policies) = document.split_once("policies:\n").unwrap();
+    let mut rules: Vec<&str> = policies.split("\n  - ").map(|rule| rule.trim_start_matches("  - ")).collect();
+    rules.reverse();
+    let reversed =
+        format!("{before}policies:\n  - {}\n", rules.iter().map(|r| r.trim_end()).collect::<Vec<_>>().join("\n  - "));
+    let (mut one, mut other) = (Pdp::under(&document), Pdp::under(&reversed));
+    assert_eq!(one.state.meta.active_policy, other.state.meta.active_policy);
+    for _ in 0..200 {
+        let digest = other.state.meta.active_policy.clone().unwrap();
+        let text = other.state.policies[&digest].canonical().to_owned();
+        let fresh = placet_core::policy::PolicySet::from_canonical(&text).unwrap();
+        other.state.policies.insert(digest, std::sync::Arc::new(fresh));
+        let body = random.feature_request();
+        assert_eq!(one.decide(&body), other.decide(&body));
     }
 }
 
@@ -129,7 +139,8 @@ fn budgets_are_conserved_under_any_mix() {
             }
         }
         let policy = pdp.state.policies[pdp.state.meta.active_policy.as_ref().unwrap()].clone();
-        for (key, counter) in &pdp.state.counters {
+        let budgets = pdp.state.counters.iter().filter(|(key, _)| !key.budget.starts_with('#'));
+        for (key, counter) in budgets {
             let consumed = counter.consumed(i64::MIN).unwrap();
             assert!(consumed <= policy.document().budgets[&key.budget].limit, "{key:?}");
             assert!(consumed >= Amount::ZERO);
@@ -143,31 +154,22 @@ fn budgets_are_conserved_under_any_mix() {
 fn fold_takes_any_events_in_any_order_on_any_state() {
     // Goal: no decodable event can stop a node, even one that no leader would propose here.
     let mut random = Random(77);
-    let mut pdp = Pdp::new();
-    let mut events: Vec<Event> = Vec::new();
-    for _ in 0..150 {
-        let body = random.request();
-        let reply = pdp.decide(&body);
-        let entry = pdp.entry(reply.evidence_id);
-        events.push(Event::new(entry, reply.permit_id.clone()));
-        if let Some(permit) = &reply.permit_id {
-            let reported = pdp.report(permit, "not_attempted");
-            for index in reply.evidence_id.0 + 1..=reported.evidence_id.0 {
-                let entry = pdp.entry(placet_core::ids::EvidenceIndex(index));
-                events.push(Event::new(entry, Some(permit.clone())));
-            }
-        }
-        if reply.verdict == Verdict::Propose {
-            pdp.grant(&reply.approval_id.unwrap());
-            let entry = pdp.entries().pop().unwrap();
-            events.push(Event::new(entry, None));
-        }
-    }
+    let events: Vec<Event> = mixed(77, 500).log.clone();
+    let kinds: std::collections::BTreeSet<_> = events.iter().map(|event| event.entry.body.kind()).collect();
+    assert!(kinds.len() >= 15, "{kinds:?}");
     let mut state = MemState::default();
     for _ in 0..3000 {
         let mut event = random.pick(&events);
         if random.next(4) == 0 {
             event.permit_id = random.pick(&events).permit_id;
+        }
+        if random.next(4) == 0 {
+            // In another place, at another time, by another one: rightly encoded all the same.
+            let other = random.pick(&events).entry;
+            let index = placet_core::ids::EvidenceIndex(random.pick(&[0, 1, 2, 1 << 20, u64::MAX - 1, u64::MAX]));
+            let at = placet_core::stamp::Stamp(random.pick(&[0, i64::MAX, i64::MIN, other.at.0]));
+            let entry = placet_core::event::Entry { index, at, principal: other.principal, ..event.entry };
+            event = Event::new(entry, event.permit_id);
         }
         let mut overlay = Overlay::new(&state);
         fold(&mut overlay, &event).unwrap();
