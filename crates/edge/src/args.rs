@@ -2,12 +2,18 @@
 //! form.
 //! Absent on purpose: bodies of decide and report, which the core reads itself.
 
-use placet_core::ids::{ApprovalId, EvidenceIndex, PolicyDigest};
-use placet_core::limits::{LABEL_BYTES_MAX, PAGE_BYTES_MAX};
-use placet_core::op::{BudgetCursor, BudgetView};
+mod filter;
 
-use crate::limits::{PAGE_DEFAULT, PAGE_MAX};
+use placet_core::event::SwitchScope;
+use placet_core::ids::{ActionType, ApprovalId, EvidenceIndex, PermitId, PolicyDigest, Principal};
+use placet_core::limits::{ACTION_TYPE_BYTES_MAX, LABEL_BYTES_MAX, PAGE_BYTES_MAX};
+use placet_core::op::{BudgetCursor, BudgetView, EvidenceView};
+use placet_core::request::is_action_type;
+
+use crate::limits::{PAGE_DEFAULT, PAGE_MAX, PRINCIPAL_BYTES_MAX};
 use crate::reject::Refusal;
+
+pub(crate) use filter::{FILTERS, evidence_filter};
 
 pub(crate) fn approval_id(field: &str, text: &str) -> Result<ApprovalId, Refusal> {
     let digits = text.strip_prefix("apr-").unwrap_or_default();
@@ -16,6 +22,68 @@ pub(crate) fn approval_id(field: &str, text: &str) -> Result<ApprovalId, Refusal
     } else {
         Err(Refusal::invalid(format!("`{field}` is not an approval id: `apr-` and 32 lowercase hex digits")))
     }
+}
+
+pub(crate) fn permit_id(field: &str, text: &str) -> Result<PermitId, Refusal> {
+    let digits = text.strip_prefix("pmt-").unwrap_or_default();
+    if digits.len() == 32 && is_lower_hex(digits) {
+        Ok(PermitId::new(text))
+    } else {
+        Err(Refusal::invalid(format!("`{field}` is not a permit id: `pmt-` and 32 lowercase hex digits")))
+    }
+}
+
+pub(crate) fn action_type(field: &str, text: &str) -> Result<ActionType, Refusal> {
+    let form = "a letter or `_`, then letters, digits, `_`, `.`, `:` and `-`, 255 at most";
+    let wrong = || Refusal::invalid(format!("`{field}` is not an action type: {form}"));
+    is_action_type(text).then(|| ActionType::new(text)).ok_or_else(wrong)
+}
+
+pub(crate) fn principal(field: &str, text: &str) -> Result<Principal, Refusal> {
+    name(field, text, PRINCIPAL_BYTES_MAX).map(Principal::new)
+}
+
+/// What a scoped kill switch stops: the kinds of scope are its members' names.
+pub(crate) const SCOPES: [&str; 3] = ["action_type", "effect", "principal"];
+
+/// A scope of the kind `kind`, one of [`SCOPES`].
+pub(crate) fn switch_scope(kind: &str, text: &str) -> Result<SwitchScope, Refusal> {
+    let field = format!("scope.{kind}");
+    match kind {
+        "action_type" => action_type(&field, text).map(SwitchScope::ActionType),
+        "effect" => name(&field, text, ACTION_TYPE_BYTES_MAX).map(|label| SwitchScope::Effect(label.to_owned())),
+        "principal" => principal(&field, text).map(SwitchScope::Principal),
+        _ => Err(no_scope()),
+    }
+}
+
+/// A scope that names nothing, or more than one thing.
+pub(crate) fn no_scope() -> Refusal {
+    Refusal::invalid("`scope` has exactly one of `action_type`, `effect` and `principal`; leave it out to stop all")
+}
+
+/// A signature of the mandate authority. Its worth is the core's question.
+pub(crate) fn signature(field: &str, text: String) -> Result<String, Refusal> {
+    if text.len() == 128 && is_lower_hex(&text) {
+        return Ok(text);
+    }
+    Err(Refusal::invalid(format!("`{field}` is not an Ed25519 signature: 128 lowercase hex digits")))
+}
+
+/// How many entries a head or a proof is about.
+pub(crate) fn size(field: &str, text: &str) -> Result<u64, Refusal> {
+    let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    sized(field, plain.then(|| text.parse().ok()).flatten().unwrap_or_default())
+}
+
+/// The same, from a number.
+pub(crate) fn sized(field: &str, number: u64) -> Result<u64, Refusal> {
+    if number > 0 { Ok(number) } else { Err(Refusal::invalid(format!("`{field}` is not a number of entries from 1"))) }
+}
+
+/// The sizes of two heads, the older first.
+pub(crate) fn heads(from: u64, to: u64) -> Result<(u64, u64), Refusal> {
+    if from <= to { Ok((from, to)) } else { Err(Refusal::invalid("`from` is above `to`: the older head comes first")) }
 }
 
 pub(crate) fn evidence_id(field: &str, text: &str) -> Result<EvidenceIndex, Refusal> {
@@ -83,6 +151,11 @@ pub(crate) fn last_of_heavy<T>(items: &[T], limit: u32, size: impl Fn(&T) -> usi
     if bytes >= PAGE_BYTES_MAX { items.last() } else { last_of_full(items, limit) }
 }
 
+/// Where a page of evidence ends, if there may be more behind it.
+pub(crate) fn evidence_next(views: &[EvidenceView], limit: u32) -> Option<EvidenceIndex> {
+    last_of_heavy(views, limit, |one| one.entry.len()).map(|last| last.evidence_id)
+}
+
 /// The kind of an evidence entry, from its text.
 pub(crate) fn entry_kind(entry: &str) -> Option<String> {
     #[derive(serde::Deserialize)]
@@ -90,6 +163,14 @@ pub(crate) fn entry_kind(entry: &str) -> Option<String> {
         body: std::collections::BTreeMap<String, serde::de::IgnoredAny>,
     }
     serde_json::from_str::<Shape>(entry).ok()?.body.into_keys().next()
+}
+
+fn name<'t>(field: &str, text: &'t str, max: usize) -> Result<&'t str, Refusal> {
+    let plain = !text.chars().any(char::is_control);
+    if plain && (1..=max).contains(&text.len()) {
+        return Ok(text);
+    }
+    Err(Refusal::invalid(format!("`{field}` is empty, longer than {max} bytes, or has control characters")))
 }
 
 fn is_lower_hex(text: &str) -> bool {

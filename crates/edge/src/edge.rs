@@ -2,14 +2,17 @@
 //! Absent on purpose: bytes of any protocol.
 
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use http::{Extensions, HeaderMap};
 use placet_core::cluster::{ClusterView, Health, MembershipChange};
-use placet_core::op::{Answer, Call, Op, Reject};
+use placet_core::ids::Principal;
+use placet_core::op::{Answer, Call, Op, Query, Reject};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::auth::{Caller, Keyring, Presented};
-use crate::limits::{ADMIN_IN_FLIGHT_MAX, ANSWER_WITHIN, DECIDE_IN_FLIGHT_MAX, TAILS_MAX};
+use crate::covered::Scans;
+use crate::limits::{ADMIN_IN_FLIGHT_MAX, ANSWER_WITHIN, DECIDE_IN_FLIGHT_MAX, HEAD_WITHIN, TAILS_MAX, WATCHERS_MAX};
 use crate::pdp::Pdp;
 use crate::peers::Peer;
 use crate::reject::{Kind, Refusal};
@@ -32,6 +35,9 @@ pub struct Edge {
     decides: Arc<Semaphore>,
     admin: Arc<Semaphore>,
     tails: Arc<Semaphore>,
+    watchers: Arc<Semaphore>,
+    scans: Arc<Scans>,
+    head_within: Duration,
 }
 
 impl std::fmt::Debug for Edge {
@@ -51,6 +57,9 @@ impl Edge {
             decides: Arc::new(Semaphore::new(DECIDE_IN_FLIGHT_MAX)),
             admin: Arc::new(Semaphore::new(ADMIN_IN_FLIGHT_MAX)),
             tails: Arc::new(Semaphore::new(TAILS_MAX)),
+            watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
+            scans: Arc::default(),
+            head_within: HEAD_WITHIN,
         }
     }
 
@@ -74,6 +83,25 @@ impl Edge {
         self.decides = Arc::new(Semaphore::new(decides));
         self.admin = Arc::new(Semaphore::new(admin));
         self
+    }
+
+    /// Other bounds on streams that stay open than the usual ones.
+    #[must_use]
+    pub fn with_open_max(mut self, tails: usize, watchers: usize) -> Self {
+        self.tails = Arc::new(Semaphore::new(tails));
+        self.watchers = Arc::new(Semaphore::new(watchers));
+        self
+    }
+
+    /// Another bound than the usual one on how long a client may take to begin.
+    #[must_use]
+    pub fn with_head_within(mut self, head_within: Duration) -> Self {
+        self.head_within = head_within;
+        self
+    }
+
+    pub(crate) fn head_within(&self) -> Duration {
+        self.head_within
     }
 
     /// Replaces the keyring: calls that start from now on are judged by the new one.
@@ -126,11 +154,30 @@ impl Edge {
         Arc::clone(&self.tails).try_acquire_owned().map_err(busy)
     }
 
+    pub(crate) fn enter_watch(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        let busy = |_| Refusal::new(Kind::Unavailable, "too many watch their permits on this node; try another");
+        Arc::clone(&self.watchers).try_acquire_owned().map_err(busy)
+    }
+
+    /// Which open permits a switch covers, read once for all who ask about the same engagement.
+    pub(crate) fn scans(&self) -> &Arc<Scans> {
+        &self.scans
+    }
+
     /// Asks the decision point, for a bounded time. A read that takes longer is `unavailable`; anything else may
     /// have happened.
     pub(crate) async fn ask(&self, caller: &Caller, op: Op) -> Result<Answer, Refusal> {
+        self.ask_as(caller.principal.clone(), op).await
+    }
+
+    /// The same in the name of the cluster, for what serves many callers at once.
+    pub(crate) async fn ask_self(&self, query: Query) -> Result<Answer, Refusal> {
+        self.ask_as(Principal::system(), Op::Query(query)).await
+    }
+
+    async fn ask_as(&self, principal: Principal, op: Op) -> Result<Answer, Refusal> {
         let reads = op.is_query();
-        let call = Call { principal: caller.principal.clone(), op };
+        let call = Call { principal, op };
         let answer = bounded(reads, self.pdp.submit(call)).await?;
         match answer {
             // An attempt that is on record and has no other answer.

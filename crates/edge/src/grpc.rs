@@ -10,6 +10,8 @@ mod decision;
 mod evidence;
 mod health;
 mod policy;
+mod tail;
+mod watcher;
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;

@@ -8,9 +8,12 @@ mod cluster;
 mod control;
 mod decide;
 mod evidence;
+mod export;
 mod extract;
 mod health;
+mod permits;
 mod policies;
+mod proofs;
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -25,15 +28,26 @@ pub fn router(edge: Edge) -> Router {
     Router::new()
         .route("/v1/decide", post(decide::decide))
         .route("/v1/report", post(decide::report))
+        .route("/v1/permits/check", post(permits::check))
+        .route("/v1/static", get(permits::statics))
+        .route("/v1/local", post(permits::local))
         .route("/v1/approvals", get(approvals::list))
         .route("/v1/approvals/{id}", get(approvals::get))
         .route("/v1/approvals/{id}/grant", post(approvals::grant))
         .route("/v1/approvals/{id}/deny", post(approvals::deny))
+        .route("/v1/approvals/{id}/approve", post(approvals::approve))
+        .route("/v1/approvals/{id}/ratify", post(approvals::ratify))
+        .route("/v1/mandates", post(approvals::set_mandate))
         .route("/v1/killswitch", get(control::get).post(control::set))
-        .route("/v1/policies", get(policies::active).post(policies::publish))
-        .route("/v1/policies/{digest}", get(policies::get))
-        .route("/v1/evidence", get(evidence::tail))
+        .route("/v1/policies", get(policies::read).post(policies::publish))
+        .route("/v1/policies/{digest}", get(policies::get).delete(policies::drop_unused))
+        .route("/v1/policies/{digest}/activate", post(policies::activate))
+        .route("/v1/evidence", get(evidence::list))
+        .route("/v1/evidence/head", post(proofs::sign_head))
+        .route("/v1/evidence/consistency", get(proofs::consistency))
+        .route("/v1/evidence/export", get(export::export))
         .route("/v1/evidence/{id}", get(evidence::get))
+        .route("/v1/evidence/{id}/proof", get(proofs::inclusion))
         .route("/v1/intents", get(cluster::intents))
         .route("/v1/budgets", get(cluster::budgets))
         .route("/v1/cluster", get(cluster::status))

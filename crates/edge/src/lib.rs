@@ -11,12 +11,14 @@
 
 mod args;
 pub mod auth;
+mod covered;
 pub mod edge;
 pub mod grpc;
 mod guard;
 pub mod http;
 pub mod limits;
 pub mod listen;
+mod opening;
 pub mod pdp;
 pub mod peers;
 pub mod reject;

@@ -13,11 +13,29 @@ pub const ADMIN_IN_FLIGHT_MAX: usize = 256;
 /// Calls in work at once on one gRPC stream: enough to fill a batch, too few for one client to hold the whole lane.
 pub const STREAM_IN_FLIGHT_MAX: usize = 256;
 
-/// Evidence tails open at once: each reads pages for as long as its client stays.
+/// Evidence tails and exports open at once: each reads pages for as long as its client stays.
 pub const TAILS_MAX: usize = 64;
 
 /// Entries that a tail reads at a time: an entry may be as large as a request.
 pub const TAIL_PAGE: u32 = 64;
+
+/// Entries that an export reads at a time; the core ends a page of large ones before.
+pub const EXPORT_PAGE: u32 = PAGE_MAX;
+
+/// Pages that an export reads ahead of this node to find the last entry: a node further behind than this ends its
+/// exports where it stopped looking.
+pub const CATCH_UP_PAGES_MAX: usize = 64;
+
+/// Enforcement points that watch their permits on one node: each holds a place in the channel of notices and, while a
+/// switch is engaged, the names of its own open permits.
+pub const WATCHERS_MAX: usize = 4096;
+
+/// How long what a switch covers is kept for watchers that hear of it late: its memory is that of all open permits.
+pub const SCAN_KEPT: Duration = Duration::from_secs(10);
+
+/// How often a watcher asks whether its node still hears a leader; twice without, and the watch ends: a node that is
+/// cut off tells nothing, and its silence must not be taken for good news.
+pub const WATCH_POLL: Duration = Duration::from_secs(1);
 
 /// How often a watched health is asked.
 pub const HEALTH_POLL: Duration = Duration::from_secs(1);
@@ -28,7 +46,7 @@ pub const CONNECTIONS_MAX: usize = 8192;
 /// Streams of one HTTP/2 connection.
 pub const H2_STREAMS_MAX: u32 = 1024;
 
-/// How long a client may take over its TLS handshake and its first byte.
+/// How long a client may take over its TLS handshake, and then until it is clear which HTTP it speaks.
 pub const HEAD_WITHIN: Duration = Duration::from_secs(10);
 
 /// How long a client may take over a body.

@@ -6,6 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use hyper::Request;
@@ -25,8 +26,8 @@ use tower::util::MapRequest;
 use crate::edge::Edge;
 use crate::limits::{
     ACCEPT_PAUSE, CONNECTIONS_MAX, DRAIN_WITHIN, H1_HEAD_WITHIN, H2_PING_EVERY, H2_PING_WITHIN, H2_STREAMS_MAX,
-    HEAD_WITHIN,
 };
+use crate::opening::{self, Opened};
 use crate::peers::{Peer, Peers};
 use crate::socket::SocketFile;
 use crate::telemetry::Connected;
@@ -69,7 +70,7 @@ pub async fn serve_http(
 ) -> Result<(), ServeError> {
     let (closing, drain) = watch::channel(false);
     let tls = tls.map(|tls| tls.for_protocols(&["h2", "http/1.1"]).into());
-    let door = Door { name: "http", router: http::router(edge), tls, h2_only: false, drain };
+    let door = Door { tls, ..Door::new("http", &edge, http::router(edge.clone()), drain) };
     serve(Listener::tcp(listener, &door)?, door, closing, shutdown).await
 }
 
@@ -82,7 +83,7 @@ pub async fn serve_unix(
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
     let (closing, drain) = watch::channel(false);
-    let door = Door { name: "unix", router: http::router(edge), tls: None, h2_only: false, drain };
+    let door = Door::new("unix", &edge, http::router(edge.clone()), drain);
     serve(Listener::Unix(socket, Arc::new(peers)), door, closing, shutdown).await
 }
 
@@ -95,7 +96,8 @@ pub async fn serve_grpc(
 ) -> Result<(), ServeError> {
     let (closing, drain) = watch::channel(false);
     let tls = tls.map(|tls| tls.for_protocols(&["h2"]).into());
-    let door = Door { name: "grpc", router: grpc::router(edge, drain.clone()), tls, h2_only: true, drain };
+    let router = grpc::router(edge.clone(), drain.clone());
+    let door = Door { tls, h2_only: true, ..Door::new("grpc", &edge, router, drain) };
     serve(Listener::tcp(listener, &door)?, door, closing, shutdown).await
 }
 
@@ -132,6 +134,8 @@ struct Door {
     router: Router,
     tls: Option<TlsAcceptor>,
     h2_only: bool,
+    /// How long a client may take to begin.
+    head_within: Duration,
     drain: watch::Receiver<bool>,
 }
 
@@ -186,6 +190,10 @@ pub(crate) async fn told(mut drain: watch::Receiver<bool>) {
 }
 
 impl Door {
+    fn new(name: &'static str, edge: &Edge, router: Router, drain: watch::Receiver<bool>) -> Self {
+        Self { name, router, tls: None, h2_only: false, head_within: edge.head_within(), drain }
+    }
+
     async fn attend(self, stream: Stream) {
         let _connected = Connected::new(self.name);
         match stream {
@@ -199,40 +207,40 @@ impl Door {
             Ok(process) => peers.recognize(process.uid(), process.gid()),
             Err(error) => return tracing::debug!(%error, door = self.name, "a peer has no credentials"),
         };
-        if self.begins(async { stream.readable().await.is_ok() }).await {
-            self.drive(stream, Version::Either, Some(peer)).await;
-        }
+        self.attend_opened(stream, Some(peer)).await;
     }
 
     async fn attend_tcp(self, stream: TcpStream) {
         // Answers are small and awaited: waiting to fill a segment only delays them.
         let _ = stream.set_nodelay(true);
         let Some(tls) = self.tls.clone() else {
-            if self.begins(async { matches!(stream.peek(&mut [0]).await, Ok(1)) }).await {
-                let version = if self.h2_only { Version::Two } else { Version::Either };
-                self.drive(stream, version, None).await;
-            }
-            return;
+            return self.attend_opened(stream, None).await;
         };
-        match timeout(HEAD_WITHIN, tls.accept(stream)).await {
-            Ok(Ok(stream)) => {
-                let h2 = self.h2_only || stream.get_ref().1.alpn_protocol() == Some(b"h2");
-                self.drive(stream, if h2 { Version::Two } else { Version::One }, None).await;
-            }
+        match timeout(self.head_within, tls.accept(stream)).await {
+            Ok(Ok(stream)) => self.attend_opened(stream, None).await,
             Ok(Err(error)) => tracing::debug!(%error, door = self.name, "a TLS handshake failed"),
             Err(_) => tracing::debug!(door = self.name, "a TLS handshake took too long"),
         }
     }
 
-    /// Whether a client sends something in time, and before the door is told to close.
-    async fn begins(&self, first: impl Future<Output = bool>) -> bool {
-        tokio::select! {
-            () = told(self.drain.clone()) => false,
-            first = timeout(HEAD_WITHIN, first) => matches!(first, Ok(true)),
+    /// Goes on with a client that shows in time, and before the door is told to close, which HTTP it speaks.
+    async fn attend_opened(self, stream: impl AsyncRead + AsyncWrite + Unpin + 'static, peer: Option<Peer>) {
+        let opened = tokio::select! {
+            () = told(self.drain.clone()) => return,
+            opened = timeout(self.head_within, opening::open(stream)) => opened,
+        };
+        match opened {
+            Ok(Ok(Some(Opened { http2, stream }))) if http2 || !self.h2_only => {
+                self.drive(stream, http2, peer).await;
+            }
+            Ok(Ok(Some(_))) => tracing::debug!(door = self.name, "a client does not speak HTTP/2"),
+            Ok(Ok(None)) => {}
+            Ok(Err(error)) => tracing::debug!(%error, door = self.name, "a connection ended before it began"),
+            Err(_) => tracing::debug!(door = self.name, "a client took too long to begin"),
         }
     }
 
-    async fn drive(self, stream: impl AsyncRead + AsyncWrite + Unpin + 'static, version: Version, peer: Option<Peer>) {
+    async fn drive(self, stream: impl AsyncRead + AsyncWrite + Unpin + 'static, http2: bool, peer: Option<Peer>) {
         let mut builder = auto::Builder::new(TokioExecutor::new());
         builder.http1().timer(TokioTimer::new()).header_read_timeout(H1_HEAD_WITHIN);
         builder
@@ -241,11 +249,7 @@ impl Door {
             .max_concurrent_streams(H2_STREAMS_MAX)
             .keep_alive_interval(H2_PING_EVERY)
             .keep_alive_timeout(H2_PING_WITHIN);
-        let builder = match version {
-            Version::One => builder.http1_only(),
-            Version::Two => builder.http2_only(),
-            Version::Either => builder,
-        };
+        let builder = if http2 { builder.http2_only() } else { builder.http1_only() };
         let service = MapRequest::new(self.router, move |mut request: Request<Incoming>| {
             if let Some(peer) = &peer {
                 request.extensions_mut().insert(peer.clone());
@@ -264,13 +268,6 @@ impl Door {
             tracing::debug!(%error, door = self.name, "a connection ended badly");
         }
     }
-}
-
-#[derive(Clone, Copy)]
-enum Version {
-    One,
-    Two,
-    Either,
 }
 
 #[cfg(test)]

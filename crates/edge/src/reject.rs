@@ -32,6 +32,7 @@ pub enum Kind {
     Timeout,
     TooLarge,
     MediaType,
+    Missed,
 }
 
 struct Row {
@@ -48,7 +49,8 @@ const fn row(kind: Kind, code: &'static str, http: StatusCode, grpc: Code, again
 }
 
 /// The table. `unavailable`: nothing happened. `unknown`: it may have happened; ask again with the same request id.
-const TABLE: [Row; 13] = [
+/// `missed`: a stream was not told everything.
+const TABLE: [Row; 14] = [
     row(Kind::Unavailable, "unavailable", StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable, true),
     row(Kind::Unknown, "unknown", StatusCode::SERVICE_UNAVAILABLE, Code::DeadlineExceeded, true),
     row(Kind::NotFound, "not_found", StatusCode::NOT_FOUND, Code::NotFound, false),
@@ -62,6 +64,7 @@ const TABLE: [Row; 13] = [
     row(Kind::Timeout, "timeout", StatusCode::REQUEST_TIMEOUT, Code::Cancelled, false),
     row(Kind::TooLarge, "too_large", StatusCode::PAYLOAD_TOO_LARGE, Code::ResourceExhausted, false),
     row(Kind::MediaType, "media_type", StatusCode::UNSUPPORTED_MEDIA_TYPE, Code::InvalidArgument, false),
+    row(Kind::Missed, "missed", StatusCode::GONE, Code::DataLoss, false),
 ];
 
 const INTERNAL: Row = row(Kind::Internal, "internal", StatusCode::INTERNAL_SERVER_ERROR, Code::Internal, false);

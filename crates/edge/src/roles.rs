@@ -8,15 +8,15 @@ use serde::Deserialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Asks for decisions and reports on its own permits.
+    /// Asks for decisions, reports on its own permits, and hears what becomes of them.
     Decide,
-    /// Resolves approvals.
+    /// Resolves approvals, and hands in what the mandate authority signed.
     Approve,
     /// Kill switch, members, open permits, counters.
     Operate,
-    /// Publishes policies.
+    /// Publishes policies and puts them in force.
     Policy,
-    /// Reads evidence and the state around it.
+    /// Reads evidence and the state around it, and has its head signed.
     Audit,
 }
 
@@ -90,17 +90,32 @@ pub const TABLE: &[Row] = &[
     both("POST", "/v1/decide", "/placet.v1.DecisionService/Decide", DECIDE, Lane::Decide),
     both("POST", "/v1/report", "/placet.v1.DecisionService/Report", DECIDE, Lane::Decide),
     grpc("/placet.v1.DecisionService/Stream", DECIDE, Lane::Free),
+    both("POST", "/v1/permits/check", "/placet.v1.DecisionService/CheckPermit", DECIDE, Lane::Decide),
+    grpc("/placet.v1.DecisionService/WatchPermits", DECIDE, Lane::Free),
+    both("GET", "/v1/static", "/placet.v1.DecisionService/ListStatic", DECIDE, Lane::Decide),
+    both("POST", "/v1/local", "/placet.v1.DecisionService/RecordLocal", DECIDE, Lane::Decide),
     both("GET", "/v1/approvals", "/placet.v1.ApprovalService/List", READ_APPROVALS, Lane::Admin),
     both("GET", "/v1/approvals/{id}", "/placet.v1.ApprovalService/Get", READ_APPROVALS, Lane::Admin),
     both("POST", "/v1/approvals/{id}/grant", "/placet.v1.ApprovalService/Grant", APPROVE, Lane::Admin),
     both("POST", "/v1/approvals/{id}/deny", "/placet.v1.ApprovalService/Deny", APPROVE, Lane::Admin),
+    both("POST", "/v1/approvals/{id}/approve", "/placet.v1.ApprovalService/Approve", APPROVE, Lane::Admin),
+    both("POST", "/v1/approvals/{id}/ratify", "/placet.v1.ApprovalService/Ratify", APPROVE, Lane::Admin),
+    both("POST", "/v1/mandates", "/placet.v1.ApprovalService/SetMandate", APPROVE, Lane::Admin),
     both("GET", "/v1/killswitch", "/placet.v1.ControlService/GetKillSwitch", READ_OPERATIONS, Lane::Admin),
     both("POST", "/v1/killswitch", "/placet.v1.ControlService/SetKillSwitch", OPERATE, Lane::Admin),
     both("GET", "/v1/policies", "/placet.v1.PolicyService/Get", READ_POLICIES, Lane::Admin),
     http("GET", "/v1/policies/{digest}", READ_POLICIES, Lane::Admin),
+    // Over HTTP: `GET /v1/policies?all=true`.
+    grpc("/placet.v1.PolicyService/List", READ_POLICIES, Lane::Admin),
     both("POST", "/v1/policies", "/placet.v1.PolicyService/Publish", POLICY, Lane::Admin),
+    both("POST", "/v1/policies/{digest}/activate", "/placet.v1.PolicyService/Activate", POLICY, Lane::Admin),
+    both("DELETE", "/v1/policies/{digest}", "/placet.v1.PolicyService/Drop", POLICY, Lane::Admin),
     both("GET", "/v1/evidence/{id}", "/placet.v1.EvidenceService/Get", AUDIT, Lane::Admin),
-    http("GET", "/v1/evidence", AUDIT, Lane::Admin),
+    both("GET", "/v1/evidence", "/placet.v1.EvidenceService/Find", AUDIT, Lane::Admin),
+    both("POST", "/v1/evidence/head", "/placet.v1.EvidenceService/SignHead", AUDIT, Lane::Admin),
+    both("GET", "/v1/evidence/{id}/proof", "/placet.v1.EvidenceService/ProveInclusion", AUDIT, Lane::Admin),
+    both("GET", "/v1/evidence/consistency", "/placet.v1.EvidenceService/ProveConsistency", AUDIT, Lane::Admin),
+    http("GET", "/v1/evidence/export", AUDIT, Lane::Free),
     grpc("/placet.v1.EvidenceService/Tail", AUDIT, Lane::Free),
     both("GET", "/v1/intents", "/placet.v1.ClusterService/ListIntents", READ_OPERATIONS, Lane::Admin),
     both("GET", "/v1/budgets", "/placet.v1.ClusterService/ListBudgets", READ_OPERATIONS, Lane::Admin),

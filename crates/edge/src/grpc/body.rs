@@ -20,6 +20,9 @@ pub(super) fn decide(request: &v1::DecideRequest) -> Vec<u8> {
     object.text("created_at", &request.created_at);
     object.optional("parent_id", &request.parent_id);
     object.optional("approval_ref", &request.approval_ref);
+    object.optional("presented_audience", &request.presented_audience);
+    object.optional("presenter_id", &request.presenter_id);
+    object.optional("presenter_key_thumbprint", &request.presenter_key_thumbprint);
     object.end()
 }
 
@@ -37,6 +40,31 @@ pub(super) fn report(request: &v1::ReportRequest) -> Vec<u8> {
         object.member("no_effect", "true");
     }
     object.end()
+}
+
+/// The body of `POST /v1/local`.
+pub(super) fn local(request: &v1::RecordLocalRequest) -> Vec<u8> {
+    let entries: Vec<String> = request.entries.iter().map(local_entry).collect();
+    let mut object = Object::new();
+    object.text("protocol", &request.protocol);
+    object.member("entries", &format!("[{}]", entries.join(",")));
+    object.end()
+}
+
+fn local_entry(entry: &v1::LocalDecision) -> String {
+    let mut object = Object::new();
+    object.text("request_id", &entry.request_id);
+    object.text("action_type", &entry.action_type);
+    object.json("params", &entry.params);
+    object.text("source", &entry.source);
+    object.text("rationale", &entry.rationale);
+    object.text("mode", &entry.mode);
+    object.optional("policy", &entry.policy);
+    object.text("decided_at", &entry.decided_at);
+    object.text("outcome", &entry.outcome);
+    object.optional("error", &entry.error);
+    object.text("completed_at", &entry.completed_at);
+    object.close()
 }
 
 struct Object(String);
@@ -78,15 +106,19 @@ impl Object {
         }
     }
 
-    fn end(mut self) -> Vec<u8> {
+    fn close(mut self) -> String {
         self.0.push('}');
-        self.0.into_bytes()
+        self.0
+    }
+
+    fn end(self) -> Vec<u8> {
+        self.close().into_bytes()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use placet_core::request::DecideRequest;
+    use placet_core::request::{DecideRequest, LocalReport};
 
     use super::*;
 
@@ -144,5 +176,49 @@ mod tests {
         let parsed = DecideRequest::parse(&decide(&sent)).unwrap();
         assert_eq!((parsed.rationale.as_str(), parsed.session_id.as_deref()), (evil, Some(evil)));
         assert_eq!(parsed.approval_ref, None);
+    }
+
+    #[test]
+    fn every_member_arrives() {
+        let text = |name: &str| format!("a {name}");
+        let mut sent = request(b"{}");
+        for (name, member) in [
+            ("session_id", &mut sent.session_id),
+            ("cost_eur", &mut sent.cost_eur),
+            ("parent_id", &mut sent.parent_id),
+            ("approval_ref", &mut sent.approval_ref),
+            ("presented_audience", &mut sent.presented_audience),
+            ("presenter_id", &mut sent.presenter_id),
+            ("presenter_key_thumbprint", &mut sent.presenter_key_thumbprint),
+        ] {
+            *member = text(name);
+        }
+        let body: serde_json::Value = serde_json::from_slice(&decide(&sent)).unwrap();
+        let members = body.as_object().unwrap();
+        assert_eq!(members.len(), 14);
+        for (name, value) in members.iter().filter(|(_, value)| value.as_str().is_some_and(|it| it.starts_with("a "))) {
+            assert_eq!(*value, text(name));
+        }
+    }
+
+    #[test]
+    fn local_decisions_are_one_body() {
+        let entry = |params: &[u8]| v1::LocalDecision {
+            request_id: ID.into(),
+            action_type: "read.mail".into(),
+            params: params.to_vec().into(),
+            source: "llm".into(),
+            rationale: "\"}]".into(),
+            mode: "fail_static".into(),
+            decided_at: "2026-08-17T09:00:00Z".into(),
+            outcome: "success".into(),
+            completed_at: "2026-08-17T09:00:01Z".into(),
+            ..Default::default()
+        };
+        let sent = |params| v1::RecordLocalRequest { protocol: "aadp/0.2".into(), entries: vec![entry(params)] };
+        let parsed = LocalReport::parse(&local(&sent(b"{\"n\": 1.10}"))).unwrap();
+        assert_eq!((parsed.entries.len(), parsed.entries[0].rationale.as_str()), (1, "\"}]"));
+        assert!(LocalReport::parse(&local(&sent(b"{},\"mode\":\"fail_open\""))).unwrap_err().contains("`params`"));
+        assert!(LocalReport::parse(&local(&v1::RecordLocalRequest::default())).is_err());
     }
 }

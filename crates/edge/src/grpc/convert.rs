@@ -1,16 +1,20 @@
 //! From core views to messages of `placet.v1`. An absent string becomes an empty one.
 
 use placet_core::cluster::{ClusterView, MemberAddresses, MemberView};
-use placet_core::event::Draw;
+use placet_core::event::{Draw, SwitchScope};
+use placet_core::head::SignedHead;
 use placet_core::op::{
-    ApprovalView, BudgetView, EvidenceView, IntentView, KillSwitchView, PolicyPublished, PolicyView,
+    ApprovalView, BudgetView, EvidenceView, IntentView, KillSwitchView, MandateView, PermitCheck, PolicyFacts,
+    PolicyPublished, PolicyView, ProofView, SignedHeadView, StaticAction, StaticActions,
 };
 use placet_core::policy::Mistake;
 use placet_core::reply::{BudgetObject, DecideReply, Obligation, ReportReply};
 use placet_wire::v1;
+use placet_wire::v1::switch_scope::Of;
 use serde::Serialize;
 
 use crate::args;
+use crate::reject::{Kind, Refusal};
 
 /// The word that an enum is on the wire.
 fn word(value: &impl Serialize) -> String {
@@ -86,7 +90,49 @@ pub(super) fn approval(view: ApprovalView) -> v1::Approval {
         decided_at: text(view.decided_at),
         note: view.note.unwrap_or_default(),
         consumed_by: text(view.consumed_by),
+        cost: text(view.cost),
+        budgets: view.budgets.into_iter().map(budget_object).collect(),
+        group: view.group.unwrap_or_default(),
+        quorum: view.quorum,
+        votes: view.votes.iter().map(ToString::to_string).collect(),
+        needs_authority: view.needs_authority,
+        ratified: view.ratified,
+        resumed_request: text(view.resumed_request),
+        redacted: view.redacted,
     }
+}
+
+pub(super) fn mandate(view: MandateView) -> v1::Mandate {
+    v1::Mandate {
+        action_type: view.action_type.to_string(),
+        denied: view.denied,
+        serial: view.serial,
+        evidence_id: view.evidence_id.to_string(),
+    }
+}
+
+pub(super) fn permit_check(check: PermitCheck) -> v1::PermitCheck {
+    v1::PermitCheck {
+        usable: check.usable,
+        reason: check.reason.unwrap_or_default(),
+        deadline: text(check.deadline),
+        evidence_id: check.evidence_id.unwrap_or_default(),
+    }
+}
+
+pub(super) fn static_actions(view: StaticActions) -> Result<v1::StaticActions, Refusal> {
+    let actions = view.actions.into_iter().map(static_action).collect::<Result<_, _>>()?;
+    Ok(v1::StaticActions { policy: text(view.policy), as_of: view.as_of.to_string(), actions })
+}
+
+/// Without its bounds, an action would be permitted with any arguments: rather none than that.
+fn static_action(action: StaticAction) -> Result<v1::StaticAction, Refusal> {
+    let params = serde_json::to_vec(&action.params).map_err(|error| {
+        tracing::error!(%error, "the bounds of an action cannot be written");
+        Refusal::new(Kind::Internal, "the bounds of an action cannot be written")
+    })?;
+    let (action_type, tier) = (action.action_type.to_string(), u8::from(action.tier).into());
+    Ok(v1::StaticAction { action_type, tier, params: params.into() })
 }
 
 pub(super) fn kill_switch(view: KillSwitchView) -> v1::KillSwitch {
@@ -97,7 +143,19 @@ pub(super) fn kill_switch(view: KillSwitchView) -> v1::KillSwitch {
         origin: view.origin.unwrap_or_default(),
         policy: view.policy.map(|policy| word(&policy)).unwrap_or_default(),
         evidence_id: view.evidence_id.unwrap_or_default(),
+        note: view.note.unwrap_or_default(),
+        scope: view.scope.map(switch_scope),
+        scoped: view.scoped.into_iter().map(kill_switch).collect(),
     }
+}
+
+pub(super) fn switch_scope(scope: SwitchScope) -> v1::SwitchScope {
+    let of = match scope {
+        SwitchScope::ActionType(name) => Of::ActionType(name.to_string()),
+        SwitchScope::Effect(label) => Of::Effect(label),
+        SwitchScope::Principal(name) => Of::Principal(name.to_string()),
+    };
+    v1::SwitchScope { of: Some(of) }
 }
 
 pub(super) fn published(published: PolicyPublished) -> v1::PublishPolicyResponse {
@@ -106,6 +164,18 @@ pub(super) fn published(published: PolicyPublished) -> v1::PublishPolicyResponse
         previous: text(published.previous),
         evidence_id: published.evidence_id.to_string(),
         warnings: published.warnings.into_iter().map(mistake).collect(),
+        active: published.active,
+    }
+}
+
+pub(super) fn policy_facts(facts: PolicyFacts) -> v1::PolicyFacts {
+    v1::PolicyFacts {
+        digest: facts.digest.to_string(),
+        active: facts.active,
+        used: facts.used,
+        published_at: facts.published_at.to_string(),
+        published_by: facts.published_by.to_string(),
+        evidence_id: facts.evidence_id.to_string(),
     }
 }
 
@@ -123,6 +193,28 @@ pub(super) fn evidence(view: EvidenceView) -> v1::Evidence {
         kind: args::entry_kind(&view.entry).unwrap_or_default(),
         hash: view.hash.to_string(),
         entry: view.entry.into_bytes().into(),
+    }
+}
+
+pub(super) fn signed_head(view: SignedHeadView) -> v1::SignedHead {
+    let SignedHead { head, key, signature } = view.signed;
+    v1::SignedHead {
+        at: head.at.to_string(),
+        chain_head: head.chain_head.to_string(),
+        root: head.root.to_string(),
+        size: head.size,
+        key,
+        signature,
+        evidence_id: view.evidence_id.to_string(),
+    }
+}
+
+pub(super) fn proof(view: ProofView) -> v1::Proof {
+    v1::Proof {
+        path: view.path.iter().map(ToString::to_string).collect(),
+        root: view.root.to_string(),
+        size: view.size,
+        start: view.start.to_string(),
     }
 }
 
@@ -160,6 +252,7 @@ pub(super) fn intent(view: IntentView) -> v1::Intent {
         at: view.at.to_string(),
         deadline: view.deadline.to_string(),
         draws: view.draws.into_iter().map(draw).collect(),
+        effects: view.effects,
     }
 }
 

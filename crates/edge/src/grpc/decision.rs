@@ -1,9 +1,9 @@
-//! `DecisionService`: decide, report, and a stream of both (AADP §10).
+//! `DecisionService`: decide, report, and a stream of both (AADP §10); and what enforcement points ask beside (§16).
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use placet_core::limits::BODY_BYTES_MAX;
-use placet_core::op::{Answer, Op};
+use placet_core::op::{Answer, Op, Query};
 use placet_core::request::Malformed;
 use placet_wire::v1;
 use placet_wire::v1::decision_service_server::DecisionService;
@@ -12,18 +12,21 @@ use placet_wire::v1::stream_response::Answer as Answered;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::{Instrument, Span};
 
+use super::watcher::Notices;
 use super::{Service, body, convert};
+use crate::args;
 use crate::auth::Caller;
 use crate::edge::Edge;
 use crate::guard::caller;
 use crate::limits::STREAM_IN_FLIGHT_MAX;
 use crate::listen::told;
-use crate::reject::Refusal;
+use crate::reject::{Kind, Refusal};
 use crate::telemetry;
 
 #[tonic::async_trait]
 impl DecisionService for Service {
     type StreamStream = BoxStream<'static, Result<v1::StreamResponse, Status>>;
+    type WatchPermitsStream = Notices;
 
     async fn decide(&self, request: Request<v1::DecideRequest>) -> Result<Response<v1::DecideResponse>, Status> {
         let caller = caller(&request)?;
@@ -50,6 +53,52 @@ impl DecisionService for Service {
             })
             .buffer_unordered(STREAM_IN_FLIGHT_MAX);
         Ok(Response::new(answers.boxed()))
+    }
+
+    async fn check_permit(
+        &self,
+        request: Request<v1::CheckPermitRequest>,
+    ) -> Result<Response<v1::PermitCheck>, Status> {
+        let caller = caller(&request)?;
+        let permit_id = args::permit_id("permit_id", &request.get_ref().permit_id)?;
+        match self.edge.ask(&caller, Op::Query(Query::CheckPermit { permit_id })).await? {
+            Answer::Permit(check) => Ok(Response::new(convert::permit_check(check))),
+            _ => Err(Refusal::wrong_answer().into()),
+        }
+    }
+
+    async fn watch_permits(
+        &self,
+        request: Request<v1::WatchPermitsRequest>,
+    ) -> Result<Response<Self::WatchPermitsStream>, Status> {
+        Ok(Response::new(self.watch(caller(&request)?).await?))
+    }
+
+    async fn list_static(
+        &self,
+        request: Request<v1::ListStaticRequest>,
+    ) -> Result<Response<v1::StaticActions>, Status> {
+        match self.edge.ask(&caller(&request)?, Op::Query(Query::StaticActions)).await? {
+            Answer::Static(actions) => Ok(Response::new(convert::static_actions(actions)?)),
+            _ => Err(Refusal::wrong_answer().into()),
+        }
+    }
+
+    async fn record_local(
+        &self,
+        request: Request<v1::RecordLocalRequest>,
+    ) -> Result<Response<v1::RecordLocalResponse>, Status> {
+        let caller = caller(&request)?;
+        let body = body::local(request.get_ref());
+        if body.len() > BODY_BYTES_MAX {
+            return Err(Refusal::new(Kind::TooLarge, format!("the body is larger than {BODY_BYTES_MAX} bytes")).into());
+        }
+        match self.edge.ask(&caller, Op::RecordLocal(body)).await? {
+            Answer::Local(recorded) => {
+                Ok(Response::new(v1::RecordLocalResponse { evidence_ids: recorded.evidence_ids }))
+            }
+            _ => Err(Refusal::wrong_answer().into()),
+        }
     }
 }
 

@@ -1,25 +1,17 @@
-//! `EvidenceService`: one entry, or all of them as they come (AADP §14).
-//! Absent on purpose: a task per tail. A tail reads its next page when its client has taken the one before.
-
-use std::collections::VecDeque;
+//! `EvidenceService`: one entry, those that match, all of them as they come, and proofs (AADP §14).
 
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use placet_core::ids::EvidenceIndex;
-use placet_core::op::{Answer, EvidenceView, Op, Query};
+use placet_core::op::{Answer, EvidencePage, Op, Query};
 use placet_wire::v1;
 use placet_wire::v1::evidence_service_server::EvidenceService;
-use tokio::sync::{OwnedSemaphorePermit, watch};
 use tonic::{Request, Response, Status};
 
-use super::{Service, convert, given};
+use super::tail::Tail;
+use super::{Service, convert, given, page_limit};
 use crate::args;
-use crate::auth::Caller;
-use crate::edge::Edge;
 use crate::guard::caller;
-use crate::limits::TAIL_PAGE;
-use crate::listen::told;
-use crate::reject::{Kind, Refusal};
+use crate::reject::Refusal;
 
 #[tonic::async_trait]
 impl EvidenceService for Service {
@@ -37,72 +29,78 @@ impl EvidenceService for Service {
     async fn tail(&self, request: Request<v1::TailEvidenceRequest>) -> Result<Response<Self::TailStream>, Status> {
         let caller = caller(&request)?;
         let after = given(&request.get_ref().after).map(|text| args::evidence_after("after", text)).transpose()?;
-        let tail = Tail {
-            _place: self.edge.enter_tail()?,
-            edge: self.edge.clone(),
-            caller,
-            drain: self.drain.clone(),
-            after: after.unwrap_or_default(),
-            ready: VecDeque::new(),
-            ended: false,
-        };
+        let tail = Tail::new(&self.edge, caller, self.drain.clone(), after.unwrap_or_default())?;
         Ok(Response::new(stream::unfold(tail, Tail::step).boxed()))
     }
+
+    async fn find(
+        &self,
+        request: Request<v1::FindEvidenceRequest>,
+    ) -> Result<Response<v1::FindEvidenceResponse>, Status> {
+        let caller = caller(&request)?;
+        let request = request.into_inner();
+        let after = given(&request.after).map(|text| args::evidence_after("after", text)).transpose()?;
+        let (after, limit) = (after.unwrap_or_default(), page_limit(request.limit)?);
+        let filter = args::evidence_filter(request.reconcile, |name| wanted(&request, name))?;
+        match self.edge.ask(&caller, Op::Query(Query::EvidenceFind { after, limit, filter })).await? {
+            Answer::EvidencePage(EvidencePage { entries, next }) => {
+                let evidence = entries.into_iter().map(convert::evidence).collect();
+                let next = next.map(|next| next.to_string()).unwrap_or_default();
+                Ok(Response::new(v1::FindEvidenceResponse { evidence, next }))
+            }
+            _ => Err(Refusal::wrong_answer().into()),
+        }
+    }
+
+    async fn sign_head(&self, request: Request<v1::SignHeadRequest>) -> Result<Response<v1::SignedHead>, Status> {
+        match self.edge.ask(&caller(&request)?, Op::SignHead).await? {
+            Answer::Head(view) => Ok(Response::new(convert::signed_head(view))),
+            _ => Err(Refusal::wrong_answer().into()),
+        }
+    }
+
+    async fn prove_inclusion(
+        &self,
+        request: Request<v1::ProveInclusionRequest>,
+    ) -> Result<Response<v1::Proof>, Status> {
+        let caller = caller(&request)?;
+        let v1::ProveInclusionRequest { evidence_id, size } = request.into_inner();
+        let index = args::evidence_id("evidence_id", &evidence_id)?;
+        let size = args::sized("size", size)?;
+        proof(self.edge.ask(&caller, Op::Query(Query::InclusionProof { index, size })).await?)
+    }
+
+    async fn prove_consistency(
+        &self,
+        request: Request<v1::ProveConsistencyRequest>,
+    ) -> Result<Response<v1::Proof>, Status> {
+        let caller = caller(&request)?;
+        let v1::ProveConsistencyRequest { from, to } = request.into_inner();
+        let (from, to) = args::heads(args::sized("from", from)?, args::sized("to", to)?)?;
+        proof(self.edge.ask(&caller, Op::Query(Query::ConsistencyProof { from, to })).await?)
+    }
 }
 
-struct Tail {
-    edge: Edge,
-    caller: Caller,
-    drain: watch::Receiver<bool>,
-    /// The last entry that was handed out or is ready.
-    after: EvidenceIndex,
-    ready: VecDeque<EvidenceView>,
-    ended: bool,
-    _place: OwnedSemaphorePermit,
+/// A parameter of a search by its name.
+fn wanted(request: &v1::FindEvidenceRequest, name: &str) -> Option<String> {
+    let text = match name {
+        "since" => &request.since,
+        "until" => &request.until,
+        "kind" => &request.kind,
+        "action_type" => &request.action_type,
+        "principal" => &request.principal,
+        "verdict" => &request.verdict,
+        "reason" => &request.reason,
+        "request_id" => &request.request_id,
+        "permit" => &request.permit,
+        _ => return None,
+    };
+    given(text).map(str::to_owned)
 }
 
-impl Tail {
-    async fn step(mut self) -> Option<(Result<v1::Evidence, Status>, Self)> {
-        if self.ended {
-            return None;
-        }
-        match self.next().await {
-            Ok(view) => Some((Ok(convert::evidence(view)), self)),
-            Err(refusal) => {
-                self.ended = true;
-                Some((Err(refusal.into()), self))
-            }
-        }
-    }
-
-    async fn next(&mut self) -> Result<EvidenceView, Refusal> {
-        loop {
-            if let Some(view) = self.ready.pop_front() {
-                return Ok(view);
-            }
-            self.ready = self.page().await?.into();
-            match self.ready.back() {
-                Some(last) => self.after = last.evidence_id,
-                None => self.wait().await?,
-            }
-        }
-    }
-
-    async fn page(&self) -> Result<Vec<EvidenceView>, Refusal> {
-        let query = Query::EvidenceTail { after: self.after, limit: TAIL_PAGE };
-        match self.edge.ask(&self.caller, Op::Query(query)).await? {
-            Answer::EvidenceTail(views) => Ok(views),
-            _ => Err(Refusal::wrong_answer()),
-        }
-    }
-
-    async fn wait(&self) -> Result<(), Refusal> {
-        tokio::select! {
-            () = self.edge.pdp().evidence_beyond(self.after) => Ok(()),
-            () = told(self.drain.clone()) => {
-                let detail = format!("this node closes; tail another from `{}`", self.after);
-                Err(Refusal::new(Kind::Unavailable, detail))
-            }
-        }
+fn proof(answer: Answer) -> Result<Response<v1::Proof>, Status> {
+    match answer {
+        Answer::Proof(view) => Ok(Response::new(convert::proof(view))),
+        _ => Err(Refusal::wrong_answer().into()),
     }
 }

@@ -1,9 +1,12 @@
-//! Approvals (AADP §11).
-//! Absent on purpose: approve-and-resume; a proposer resumes with `approval_ref`.
+//! Approvals (AADP §11): granted for the proposer to resume, or granted and resumed at once; and the mandate
+//! authority's word.
 
 use axum::Json;
 use axum::extract::{Request, State};
-use placet_core::op::{Answer, ApprovalView, Op, Query};
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use placet_core::event::MandateSet;
+use placet_core::op::{Answer, ApprovalView, MandateView, Op, Query};
 use serde::Serialize;
 
 use super::body;
@@ -63,6 +66,55 @@ pub(super) async fn deny(
     resolve(&edge, &caller, &id, request, false).await
 }
 
+/// 200 and the decision; 202 and the approval while it needs more votes.
+pub(super) async fn approve(
+    State(edge): State<Edge>,
+    caller: Caller,
+    Segment(id): Segment,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let id = args::approval_id("id", &id)?;
+    let note = read_note(request).await?;
+    match edge.ask(&caller, Op::ResumeApproval { id, note }).await? {
+        Answer::Decide(reply) => Ok(Json(reply).into_response()),
+        Answer::Approval(view) => Ok((StatusCode::ACCEPTED, Json(view)).into_response()),
+        _ => Err(Refusal::wrong_answer()),
+    }
+}
+
+pub(super) async fn ratify(
+    State(edge): State<Edge>,
+    caller: Caller,
+    Segment(id): Segment,
+    request: Request,
+) -> Result<Json<ApprovalView>, Refusal> {
+    let id = args::approval_id("id", &id)?;
+    let (head, body) = request.into_parts();
+    let mut members = Members::parse(&body::read_small(&head.headers, body).await?)?;
+    let approved = members.flag("approved")?;
+    let signature = args::signature("signature", members.required("signature")?)?;
+    members.end("approved, signature")?;
+    one(edge.ask(&caller, Op::RatifyApproval { id, approved, signature }).await?)
+}
+
+pub(super) async fn set_mandate(
+    State(edge): State<Edge>,
+    caller: Caller,
+    request: Request,
+) -> Result<Json<MandateView>, Refusal> {
+    let (head, body) = request.into_parts();
+    let mut members = Members::parse(&body::read_small(&head.headers, body).await?)?;
+    let action_type = args::action_type("action_type", &members.required("action_type")?)?;
+    let denied = members.flag("denied")?;
+    let serial = members.integer("serial")?;
+    let signature = args::signature("signature", members.required("signature")?)?;
+    members.end("action_type, denied, serial, signature")?;
+    match edge.ask(&caller, Op::SetMandate(MandateSet { action_type, denied, serial, signature })).await? {
+        Answer::Mandate(mandate) => Ok(Json(mandate)),
+        _ => Err(Refusal::wrong_answer()),
+    }
+}
+
 async fn resolve(
     edge: &Edge,
     caller: &Caller,
@@ -71,14 +123,17 @@ async fn resolve(
     grant: bool,
 ) -> Result<Json<ApprovalView>, Refusal> {
     let id = args::approval_id("id", id)?;
-    let (head, body) = request.into_parts();
-    let body = body::read_small(&head.headers, body).await?;
-    let note = if body.is_empty() { None } else { note(&body)? };
+    let note = read_note(request).await?;
     one(edge.ask(caller, Op::ResolveApproval { id, grant, note }).await?)
 }
 
-fn note(body: &[u8]) -> Result<Option<String>, Refusal> {
-    let mut members = Members::parse(body)?;
+async fn read_note(request: Request) -> Result<Option<String>, Refusal> {
+    let (head, body) = request.into_parts();
+    let body = body::read_small(&head.headers, body).await?;
+    if body.is_empty() {
+        return Ok(None);
+    }
+    let mut members = Members::parse(&body)?;
     let note = members.text("note")?;
     members.end("note")?;
     note.map(|note| args::label("note", note)).transpose()

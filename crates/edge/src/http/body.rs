@@ -2,6 +2,7 @@
 //! Absent on purpose: compression. A compressed body is refused by its encoding, so no bound can be inflated past.
 
 use axum::body::Body;
+use axum::extract::Request;
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http_body_util::BodyExt;
@@ -46,6 +47,14 @@ pub(super) async fn read_small(headers: &HeaderMap, body: Body) -> Result<Vec<u8
         json(headers).map_err(|detail| Refusal::new(Kind::MediaType, detail))?;
     }
     Ok(bytes)
+}
+
+/// Makes sure that a call has no body.
+pub(super) async fn none(request: Request) -> Result<(), Refusal> {
+    if read_or_refuse(request.into_body(), ADMIN_BODY_BYTES_MAX).await?.is_empty() {
+        return Ok(());
+    }
+    Err(Refusal::invalid("this call has no body"))
 }
 
 /// Reads a body whose size is an error like any other.

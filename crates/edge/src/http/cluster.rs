@@ -79,10 +79,7 @@ pub(super) async fn promote(
     Segment(id): Segment,
     request: Request,
 ) -> Result<Json<ClusterView>, Refusal> {
-    let (head, body) = request.into_parts();
-    if !body::read_small(&head.headers, body).await?.is_empty() {
-        return Err(Refusal::invalid("this call has no body"));
-    }
+    body::none(request).await?;
     change(&edge, MembershipChange::Promote { id: member_id(&id)? }).await
 }
 

@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::extract::{Request, State};
+use placet_core::event::SwitchScope;
 use placet_core::op::{Answer, KillSwitchView, Op, Query};
 
 use super::body;
@@ -30,8 +31,22 @@ pub(super) async fn set(
     let mut members = Members::parse(&body)?;
     let engaged = members.flag("engaged")?;
     let origin = args::label("origin", members.text("origin")?.unwrap_or_default())?;
-    members.end("engaged, origin")?;
-    view(edge.ask(&caller, Op::SetKillSwitch { engaged, origin, note: None, scope: None }).await?)
+    let note = members.text("note")?.map(|note| args::label("note", note)).transpose()?;
+    let scope = members.maybe_object("scope")?.map(scope).transpose()?;
+    members.end("engaged, origin, note, scope")?;
+    view(edge.ask(&caller, Op::SetKillSwitch { engaged, origin, note, scope }).await?)
+}
+
+fn scope(mut members: Members) -> Result<SwitchScope, Refusal> {
+    let mut found = None;
+    for kind in args::SCOPES {
+        let Some(text) = members.text(kind)? else { continue };
+        if found.replace(args::switch_scope(kind, &text)?).is_some() {
+            return Err(args::no_scope());
+        }
+    }
+    members.end("action_type, effect, principal")?;
+    found.ok_or_else(args::no_scope)
 }
 
 fn view(answer: Answer) -> Result<Json<KillSwitchView>, Refusal> {

@@ -4,7 +4,7 @@
 use axum::Json;
 use axum::extract::State;
 use placet_core::ids::Hash;
-use placet_core::op::{Answer, EvidenceView, Op, Query};
+use placet_core::op::{Answer, EvidenceFilter, EvidencePage, EvidenceView, Op, Query};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -43,19 +43,28 @@ pub(super) async fn get(
     }
 }
 
-pub(super) async fn tail(State(edge): State<Edge>, caller: Caller, mut params: Params) -> Result<Json<Page>, Refusal> {
+/// All entries, or those that match. A page of a search may be empty and have more behind it: `next` tells.
+pub(super) async fn list(State(edge): State<Edge>, caller: Caller, mut params: Params) -> Result<Json<Page>, Refusal> {
     let after = params.read("after", args::evidence_after)?.unwrap_or_default();
     let limit = params.limit()?;
-    params.end("after, limit")?;
-    match edge.ask(&caller, Op::Query(Query::EvidenceTail { after, limit })).await? {
+    let reconcile = params.flag("reconcile")?;
+    let filter = args::evidence_filter(reconcile, |name| params.text(name))?;
+    params.end(&format!("after, limit, {}", args::FILTERS))?;
+    let query = if filter == EvidenceFilter::default() {
+        Query::EvidenceTail { after, limit }
+    } else {
+        Query::EvidenceFind { after, limit, filter }
+    };
+    let (views, next) = match edge.ask(&caller, Op::Query(query)).await? {
         Answer::EvidenceTail(views) => {
-            let next =
-                args::last_of_heavy(&views, limit, |one| one.entry.len()).map(|last| last.evidence_id.to_string());
-            let evidence = views.into_iter().map(shown).collect::<Result<_, _>>()?;
-            Ok(Json(Page { evidence, next }))
+            let next = args::evidence_next(&views, limit);
+            (views, next)
         }
-        _ => Err(Refusal::wrong_answer()),
-    }
+        Answer::EvidencePage(EvidencePage { entries, next }) => (entries, next),
+        _ => return Err(Refusal::wrong_answer()),
+    };
+    let evidence = views.into_iter().map(shown).collect::<Result<_, _>>()?;
+    Ok(Json(Page { evidence, next: next.map(|next| next.to_string()) }))
 }
 
 fn shown(view: EvidenceView) -> Result<Shown, Refusal> {

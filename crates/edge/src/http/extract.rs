@@ -64,9 +64,22 @@ impl Params {
         self.text(name).map(|text| read(name, &text)).transpose()
     }
 
+    pub(super) fn required<T>(
+        &mut self,
+        name: &str,
+        read: impl FnOnce(&str, &str) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        self.read(name, read)?.ok_or_else(|| Refusal::invalid(format!("query parameter `{name}` is missing")))
+    }
+
     pub(super) fn flag(&mut self, name: &str) -> Result<bool, Refusal> {
+        self.flag_or(name, false)
+    }
+
+    pub(super) fn flag_or(&mut self, name: &str, absent: bool) -> Result<bool, Refusal> {
         match self.text(name).as_deref() {
-            None | Some("false") => Ok(false),
+            None => Ok(absent),
+            Some("false") => Ok(false),
             Some("true") => Ok(true),
             Some(_) => Err(Refusal::invalid(format!("`{name}` is neither `true` nor `false`"))),
         }
@@ -105,10 +118,20 @@ impl Members {
 
     /// A nested object.
     pub(super) fn object(&mut self, name: &str) -> Result<Self, Refusal> {
+        let missing = || Refusal::invalid(format!("`{name}` is missing or not an object"));
+        self.maybe_object(name)?.ok_or_else(missing)
+    }
+
+    pub(super) fn maybe_object(&mut self, name: &str) -> Result<Option<Self>, Refusal> {
         match self.of.remove(name) {
-            Some(Json::Object(of)) => Ok(Self { of }),
-            _ => Err(Refusal::invalid(format!("`{name}` is missing or not an object"))),
+            None | Some(Json::Null) => Ok(None),
+            Some(Json::Object(of)) => Ok(Some(Self { of })),
+            Some(_) => Err(Refusal::invalid(format!("`{name}` is not an object"))),
         }
+    }
+
+    pub(super) fn required(&mut self, name: &str) -> Result<String, Refusal> {
+        self.text(name)?.ok_or_else(|| Refusal::invalid(format!("`{name}` is missing")))
     }
 
     pub(super) fn text(&mut self, name: &str) -> Result<Option<String>, Refusal> {

@@ -1,12 +1,18 @@
 //! The gRPC door: the same engine, verbatim arguments, health and reflection.
 
 use futures::StreamExt;
+use placet_core::event::SwitchScope;
+use placet_core::ids::{ActionType, PolicyDigest, Principal};
 use placet_core::op::Op;
+use placet_core::policy::Bounds;
 use placet_wire::v1;
 use placet_wire::v1::approval_service_client::ApprovalServiceClient;
+use placet_wire::v1::approve_response::Answer as Approved;
 use placet_wire::v1::cluster_service_client::ClusterServiceClient;
+use placet_wire::v1::control_service_client::ControlServiceClient;
 use placet_wire::v1::decision_service_client::DecisionServiceClient;
 use placet_wire::v1::policy_service_client::PolicyServiceClient;
+use placet_wire::v1::switch_scope::Of;
 use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
@@ -104,7 +110,7 @@ async fn operators_have_the_same_calls() {
     assert_eq!(approvals.list(signed(bad)).await.unwrap_err().code(), Code::InvalidArgument);
 
     let mut policies = PolicyServiceClient::new(channel(&house).await);
-    let publish = v1::PublishPolicyRequest { document: "a: b".into(), expect: "none".into() };
+    let publish = v1::PublishPolicyRequest { document: "a: b".into(), expect: "none".into(), activate: None };
     assert_eq!(policies.publish(signed(publish)).await.unwrap().into_inner().evidence_id, "aud-9");
     assert_eq!(
         house.fake.last().op,
@@ -118,6 +124,114 @@ async fn operators_have_the_same_calls() {
     assert_eq!((budgets.budgets[0].kind.as_str(), budgets.budgets[0].limit.as_str()), ("value", "100.5"));
     let empty = v1::AddLearnerRequest { id: 4, addresses: None };
     assert_eq!(cluster.add_learner(signed(empty)).await.unwrap_err().code(), Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn approvals_show_all_and_are_resumed() {
+    let house = House::open().await;
+    let mut client = ApprovalServiceClient::new(channel(&house).await);
+    let resolve = |note: &str| v1::ResolveApprovalRequest { approval_id: APPROVAL_ID.into(), note: note.into() };
+    let resumed = client.approve(signed(resolve(""))).await.unwrap().into_inner().answer.unwrap();
+    assert!(matches!(resumed, Approved::Decision(reply) if reply.verdict == "permit"));
+    let waiting = client.approve(signed(resolve("not yet"))).await.unwrap().into_inner().answer.unwrap();
+    let Approved::Approval(view) = waiting else { panic!("{waiting:?}") };
+    assert_eq!(
+        (view.cost.as_str(), view.group.as_str(), view.quorum, view.votes),
+        ("1.5", "treasury", 2, vec!["root".into()])
+    );
+
+    let signature = "0a".repeat(64);
+    let ratify = v1::RatifyRequest { approval_id: APPROVAL_ID.into(), approved: false, signature: signature.clone() };
+    let view = client.ratify(signed(ratify.clone())).await.unwrap().into_inner();
+    assert_eq!((view.state.as_str(), view.needs_authority, view.ratified), ("denied", true, false));
+    let bad = v1::RatifyRequest { signature: "0a".into(), ..ratify };
+    assert_eq!(client.ratify(signed(bad)).await.unwrap_err().code(), Code::InvalidArgument);
+    let set = v1::SetMandateRequest { action_type: "pay.small".into(), denied: true, serial: 7, signature };
+    let mandate = client.set_mandate(signed(set.clone())).await.unwrap().into_inner();
+    assert_eq!((mandate.serial, mandate.evidence_id.as_str()), (7, "aud-9"));
+    let bad = v1::SetMandateRequest { action_type: "7".into(), ..set };
+    assert_eq!(client.set_mandate(signed(bad)).await.unwrap_err().code(), Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn a_switch_has_one_scope_or_none() {
+    let house = House::open().await;
+    let mut client = ControlServiceClient::new(channel(&house).await);
+    let set = |scope| v1::SetKillSwitchRequest { engaged: true, origin: String::new(), note: "why".into(), scope };
+    for (of, read) in [
+        (Of::ActionType("pay.small".into()), SwitchScope::ActionType(ActionType::new("pay.small"))),
+        (Of::Effect("money out".into()), SwitchScope::Effect("money out".into())),
+        (Of::Principal("agent".into()), SwitchScope::Principal(Principal::new("agent"))),
+    ] {
+        let scope = Some(v1::SwitchScope { of: Some(of) });
+        let view = client.set_kill_switch(signed(set(scope.clone()))).await.unwrap().into_inner();
+        assert_eq!((view.scope, view.note.as_str()), (scope, "why"));
+        let (origin, note, scope) = (String::new(), Some("why".into()), Some(read));
+        assert_eq!(house.fake.last().op, Op::SetKillSwitch { engaged: true, origin, note, scope });
+    }
+    // A client that knows another kind of scope must not stop everything.
+    let asked = house.fake.calls.lock().unwrap().len();
+    for of in [None, Some(Of::Effect(String::new())), Some(Of::ActionType("7".into()))] {
+        let refused = client.set_kill_switch(signed(set(Some(v1::SwitchScope { of })))).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument);
+    }
+    assert_eq!(house.fake.calls.lock().unwrap().len(), asked);
+    assert_eq!(client.set_kill_switch(signed(set(None))).await.unwrap().into_inner().scope, None);
+}
+
+#[tokio::test]
+async fn policies_are_kept_listed_activated_and_dropped() {
+    let house = House::open().await;
+    let mut client = PolicyServiceClient::new(channel(&house).await);
+    let digest = "ef".repeat(32);
+    let keep = v1::PublishPolicyRequest { document: "a: b".into(), expect: String::new(), activate: Some(false) };
+    assert!(!client.publish(signed(keep)).await.unwrap().into_inner().active);
+    let page = v1::ListPoliciesRequest { after: String::new(), limit: 1 };
+    let page = client.list(signed(page)).await.unwrap().into_inner();
+    assert_eq!((page.policies[0].digest.clone(), page.policies[0].used), (page.next, false));
+    let activate = v1::ActivatePolicyRequest { digest: digest.clone(), expect: "none".into() };
+    assert!(client.activate(signed(activate)).await.unwrap().into_inner().active);
+    let expect = Some("none".into());
+    assert_eq!(house.fake.last().op, Op::ActivatePolicy { digest: PolicyDigest::new(&digest), expect });
+    let dropped = client.drop(signed(v1::DropPolicyRequest { digest: digest.clone() })).await.unwrap().into_inner();
+    assert_eq!((dropped.digest, dropped.evidence_id.as_str()), (digest, "aud-9"));
+    let bad = v1::DropPolicyRequest { digest: "all".into() };
+    assert_eq!(client.drop(signed(bad)).await.unwrap_err().code(), Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn enforcement_points_ask_beside_decisions() {
+    let house = House::open().await;
+    let mut client = DecisionServiceClient::new(channel(&house).await);
+    let check = client.check_permit(signed(v1::CheckPermitRequest { permit_id: PERMIT_ID.into() })).await.unwrap();
+    assert_eq!((check.get_ref().usable, check.get_ref().evidence_id.as_str()), (true, "aud-7"));
+    let bad = client.check_permit(signed(v1::CheckPermitRequest::default())).await.unwrap_err();
+    assert_eq!(bad.code(), Code::InvalidArgument);
+
+    let list = client.list_static(signed(v1::ListStaticRequest {})).await.unwrap().into_inner();
+    assert_eq!((list.policy, list.actions[0].action_type.as_str()), ("ab".repeat(32), "read.mail"));
+    let bounds: Bounds = serde_json::from_slice(&list.actions[0].params).unwrap();
+    assert_eq!(bounds.required, ["box"]);
+
+    let entry = v1::LocalDecision {
+        request_id: REQUEST_ID.into(),
+        action_type: "read.mail".into(),
+        params: b"{}".to_vec().into(),
+        source: "llm".into(),
+        mode: "fail_open".into(),
+        decided_at: "2026-08-17T09:00:00Z".into(),
+        outcome: "success".into(),
+        completed_at: "2026-08-17T09:00:00Z".into(),
+        ..Default::default()
+    };
+    let local = v1::RecordLocalRequest { protocol: "aadp/0.2".into(), entries: vec![entry.clone()] };
+    let recorded = client.record_local(signed(local.clone())).await.unwrap().into_inner();
+    assert_eq!(recorded.evidence_ids, ["aud-9"]);
+    let bad = v1::RecordLocalRequest { entries: Vec::new(), ..local.clone() };
+    assert_eq!(client.record_local(signed(bad)).await.unwrap_err().code(), Code::InvalidArgument);
+    let large = v1::LocalDecision { rationale: "x".repeat(1 << 20), ..entry };
+    let large = v1::RecordLocalRequest { entries: vec![large], ..local };
+    assert_eq!(client.record_local(signed(large)).await.unwrap_err().code(), Code::ResourceExhausted);
 }
 
 #[tokio::test]

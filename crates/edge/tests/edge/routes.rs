@@ -1,12 +1,14 @@
 //! Each route: what it asks of the decision point, and what it answers.
 
 use placet_core::cluster::{MemberAddresses, MembershipChange};
-use placet_core::ids::{ApprovalId, Hash, PolicyDigest};
+use placet_core::event::{MandateSet, SwitchScope};
+use placet_core::ids::{ActionType, ApprovalId, Hash, PolicyDigest, Principal};
+use placet_core::limits::BODY_BYTES_MAX;
 use placet_core::op::{Op, Query};
 use serde_json::json;
 
 use crate::client::ask;
-use crate::fake::{APPROVAL_ID, PERMIT_ID};
+use crate::fake::{APPROVAL_ID, PERMIT_ID, REQUEST_ID};
 use crate::house::House;
 
 #[tokio::test]
@@ -40,6 +42,77 @@ async fn the_kill_switch_is_read_and_set() {
         house.fake.last().op,
         Op::SetKillSwitch { engaged: true, origin: "drill".into(), note: None, scope: None }
     );
+    for (scope, read) in [
+        (json!({"action_type": "pay.small"}), SwitchScope::ActionType(ActionType::new("pay.small"))),
+        (json!({"effect": "money out"}), SwitchScope::Effect("money out".into())),
+        (json!({"principal": "agent"}), SwitchScope::Principal(Principal::new("agent"))),
+    ] {
+        let body = json!({"engaged": true, "note": "why", "scope": scope}).to_string();
+        let got = ask("POST", "/v1/killswitch").body(body).of(&house).await.json();
+        assert_eq!((&got["scope"], &got["note"]), (&scope, &"why".into()));
+        let (origin, note, scope) = (String::new(), Some("why".into()), Some(read));
+        assert_eq!(house.fake.last().op, Op::SetKillSwitch { engaged: true, origin, note, scope });
+    }
+}
+
+#[tokio::test]
+async fn approvals_are_resumed_and_ratified() {
+    let house = House::open().await;
+    let id = ApprovalId::new(APPROVAL_ID);
+    let got = ask("POST", format!("/v1/approvals/{APPROVAL_ID}/approve")).of(&house).await;
+    assert_eq!((got.status.as_u16(), &got.json()["verdict"]), (200, &"permit".into()));
+    assert_eq!(house.fake.last().op, Op::ResumeApproval { id: id.clone(), note: None });
+    let more = ask("POST", format!("/v1/approvals/{APPROVAL_ID}/approve")).body(r#"{"note":"not yet"}"#);
+    let got = more.of(&house).await;
+    assert_eq!((got.status.as_u16(), &got.json()["votes"], &got.json()["quorum"]), (202, &json!(["root"]), &2.into()));
+
+    let signature = "0a".repeat(64);
+    let body = json!({"approved": true, "signature": signature}).to_string();
+    let got = ask("POST", format!("/v1/approvals/{APPROVAL_ID}/ratify")).body(body).of(&house).await;
+    assert_eq!((got.status.as_u16(), &got.json()["ratified"]), (200, &true.into()));
+    assert_eq!(house.fake.last().op, Op::RatifyApproval { id, approved: true, signature: signature.clone() });
+
+    let body = json!({"action_type": "pay.small", "denied": true, "serial": 7, "signature": signature}).to_string();
+    let got = ask("POST", "/v1/mandates").body(body).of(&house).await;
+    let view = json!({"action_type": "pay.small", "denied": true, "serial": 7, "evidence_id": "aud-9"});
+    assert_eq!((got.status.as_u16(), got.json()), (200, view));
+    let action_type = ActionType::new("pay.small");
+    assert_eq!(house.fake.last().op, Op::SetMandate(MandateSet { action_type, denied: true, serial: 7, signature }));
+}
+
+#[tokio::test]
+async fn permits_are_checked_and_local_acts_recorded() {
+    let house = House::open().await;
+    let check = async |id: &str| {
+        ask("POST", "/v1/permits/check").body(json!({"permit_id": id}).to_string()).of(&house).await.json()
+    };
+    let usable = json!({"usable": true, "deadline": "1970-01-01T00:00:01Z", "evidence_id": "aud-7"});
+    assert_eq!(check(PERMIT_ID).await, usable);
+    assert_eq!(check(&PERMIT_ID.replace('0', "1")).await, json!({"usable": false, "reason": "unknown"}));
+
+    let got = ask("GET", "/v1/static").of(&house).await.json();
+    assert_eq!(
+        (&got["as_of"], &got["actions"][0]["action_type"]),
+        (&"1970-01-01T00:00:00Z".into(), &"read.mail".into())
+    );
+    assert_eq!((&got["actions"][0]["tier"], &got["actions"][0]["params"]["required"]), (&0.into(), &json!(["box"])));
+
+    let local = json!({"protocol": "aadp/0.2", "entries": [{
+        "request_id": REQUEST_ID, "action_type": "read.mail", "params": {}, "source": "llm", "rationale": "",
+        "mode": "fail_static", "decided_at": "2026-08-17T09:00:00Z", "outcome": "success",
+        "completed_at": "2026-08-17T09:00:00Z",
+    }]});
+    let got = ask("POST", "/v1/local").body(local.to_string()).of(&house).await;
+    assert_eq!((got.status.as_u16(), got.json()), (200, json!({"evidence_ids": ["aud-9"]})));
+    for (media, body, status) in [
+        ("application/json", b"{}".to_vec(), 400),
+        ("application/json", b"{bad".to_vec(), 400),
+        ("text/plain", local.to_string().into_bytes(), 415),
+        ("application/json", vec![b' '; BODY_BYTES_MAX + 1], 413),
+    ] {
+        let got = ask("POST", "/v1/local").header("content-type", media).body(body).of(&house).await;
+        assert_eq!(got.status, status, "{media}: {}", got.text);
+    }
 }
 
 #[tokio::test]
@@ -74,6 +147,10 @@ async fn policies_are_read_and_published() {
             Op::PublishPolicy { document: "version: 1 # é".into(), expect, activate: true }
         );
     }
+    let got = ask("POST", "/v1/policies?activate=false").body("a: b").of(&house).await;
+    assert_eq!(got.json()["active"], false);
+    let kept = Op::PublishPolicy { document: "a: b".into(), expect: None, activate: false };
+    assert_eq!(house.fake.last().op, kept);
     let asked = house.fake.calls.lock().unwrap().len();
     for (name, value, body, status) in [
         ("if-match", "*", &b"a: b"[..], 400),
@@ -86,6 +163,29 @@ async fn policies_are_read_and_published() {
     }
     assert_eq!(ask("POST", "/v1/policies").body(vec![b'#'; (1 << 20) + 1]).of(&house).await.status, 413);
     assert_eq!(house.fake.calls.lock().unwrap().len(), asked);
+}
+
+#[tokio::test]
+async fn kept_policies_are_listed_activated_and_dropped() {
+    let house = House::open().await;
+    let (digest, other) = (PolicyDigest::new("ef".repeat(32)), "aa".repeat(32));
+    let got = ask("GET", format!("/v1/policies?all=true&limit=1&after={other}")).of(&house).await.json();
+    assert_eq!((&got["policies"][0]["used"], &got["next"]), (&false.into(), &other.clone().into()));
+    let after = Some(PolicyDigest::new(&other));
+    assert_eq!(house.fake.last().op, Op::Query(Query::Policies { after, limit: 1 }));
+    assert!(ask("GET", "/v1/policies?all=true").of(&house).await.json()["next"].is_null());
+
+    for (if_match, expect) in [(None, None), (Some(format!("\"{other}\"")), Some(other.clone()))] {
+        let mut call = ask("POST", format!("/v1/policies/{digest}/activate"));
+        if let Some(if_match) = if_match {
+            call = call.header("if-match", if_match);
+        }
+        assert_eq!(call.of(&house).await.json()["active"], true);
+        assert_eq!(house.fake.last().op, Op::ActivatePolicy { digest: digest.clone(), expect });
+    }
+    let got = ask("DELETE", format!("/v1/policies/{digest}")).of(&house).await;
+    assert_eq!(got.json(), json!({"digest": digest, "evidence_id": "aud-9"}));
+    assert_eq!(house.fake.last().op, Op::DropPolicy { digest });
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use serde_json::json;
 use tonic::Code;
 
 use crate::client::{ask, channel, signed};
+use crate::fake::APPROVAL_ID;
 use crate::house::House;
 
 #[tokio::test]
@@ -32,6 +33,11 @@ async fn both_doors_say_the_same() {
             assert_eq!((got.status.as_u16(), got.json()), (http, json!({"code": reject.code(), "detail": detail()})));
             assert_eq!(got.header("retry-after"), if http == 503 { "1" } else { "" });
         }
+        // An attempt that is on record and has no other answer is told in the same words.
+        *house.fake.reject.lock().unwrap() = None;
+        *house.fake.refused.lock().unwrap() = Some(reject.clone());
+        let got = ask("POST", format!("/v1/approvals/{APPROVAL_ID}/grant")).of(&house).await;
+        assert_eq!((got.status.as_u16(), got.json()), (http, json!({"code": reject.code(), "detail": detail()})));
         let status = grpc.get_kill_switch(signed(v1::GetKillSwitchRequest {})).await.unwrap_err();
         assert_eq!((status.code(), status.message()), (code, "why `x`"));
         assert_eq!(status.metadata().get("placet-code").unwrap(), reject.code());
@@ -48,7 +54,7 @@ async fn policy_mistakes_are_listed() {
     assert_eq!(got.json()["code"], "policy_mistakes");
     assert_eq!(got.json()["mistakes"], json!([{"line": 3, "column": 5, "message": "`tier` is 9"}]));
 
-    let request = v1::PublishPolicyRequest { document: "tier: 9".into(), expect: String::new() };
+    let request = v1::PublishPolicyRequest { document: "tier: 9".into(), ..Default::default() };
     let status = PolicyServiceClient::new(channel(&house).await).publish(signed(request)).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
     let bytes = status.metadata().get_bin("placet-mistakes-bin").unwrap().to_bytes().unwrap();
@@ -59,7 +65,7 @@ async fn policy_mistakes_are_listed() {
 #[tokio::test]
 async fn unknown_routes_and_methods() {
     let house = House::open().await;
-    for path in ["/", "/v1/nothing", "/v1/decide/", "/v1/approvals/x/approve"] {
+    for path in ["/", "/v1/nothing", "/v1/decide/", "/v1/approvals/x/execute"] {
         let got = ask("GET", path).token(None).of(&house).await;
         assert_eq!((got.status.as_u16(), &got.json()["code"]), (404, &"not_found".into()), "{path}");
     }
@@ -67,6 +73,9 @@ async fn unknown_routes_and_methods() {
         ("GET", "/v1/decide", "POST"),
         ("PUT", "/v1/killswitch", "GET, POST"),
         ("DELETE", "/v1/policies", "GET, POST"),
+        ("POST", "/v1/policies/x", "GET, DELETE"),
+        ("GET", "/v1/evidence/head", "POST"),
+        ("GET", "/v1/permits/check", "POST"),
         ("OPTIONS", "/v1/health", "GET"),
     ] {
         let got = ask(method, path).of(&house).await;
@@ -82,7 +91,7 @@ async fn a_panic_fails_its_call_alone() {
     let got = ask("POST", "/v1/killswitch").body(r#"{"engaged":true,"origin":"panic"}"#).of(&house).await;
     assert_eq!((got.status.as_u16(), &got.json()["code"]), (503, &"unknown".into()));
     let mut grpc = ControlServiceClient::new(channel(&house).await);
-    let set = v1::SetKillSwitchRequest { engaged: true, origin: "panic".into() };
+    let set = v1::SetKillSwitchRequest { engaged: true, origin: "panic".into(), ..Default::default() };
     assert_eq!(grpc.set_kill_switch(signed(set)).await.unwrap_err().code(), Code::DeadlineExceeded);
     assert!(grpc.get_kill_switch(signed(v1::GetKillSwitchRequest {})).await.is_ok());
 }

@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 
 use crate::auth;
 use crate::client::{Ask, Got, ask, over};
-use crate::fake::REQUEST_ID;
+use crate::fake::{PERMIT_ID, REQUEST_ID};
 use crate::house::House;
 
 /// A socket door beside the doors of a house.
@@ -51,11 +51,11 @@ impl Local {
 }
 
 /// A folder that is private whatever the umask.
-fn private() -> TempDir {
+pub(crate) fn private() -> TempDir {
     tempfile::Builder::new().permissions(Permissions::from_mode(0o700)).tempdir().unwrap()
 }
 
-fn path(folder: &TempDir) -> PathBuf {
+pub(crate) fn path(folder: &TempDir) -> PathBuf {
     folder.path().join("placet.sock")
 }
 
@@ -64,7 +64,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 /// This process's user and group, as the kernel gives them to a new file.
-fn this_process() -> (u32, u32) {
+pub(crate) fn this_process() -> (u32, u32) {
     let file = tempfile::tempfile().unwrap().metadata().unwrap();
     (file.uid(), file.gid())
 }
@@ -100,6 +100,13 @@ async fn case_129_both_doors_answer_the_same() {
         ("POST", "/v1/decide", "application/json", vec![b' '; BODY_BYTES_MAX + 1]),
         ("POST", "/v1/decide", "application/json", vec![b' '; BODY_BYTES_MAX + (3 << 20)]),
         ("POST", "/v1/report", "application/json", b"{}".to_vec()),
+        ("POST", "/v1/report", "text/plain", b"{}".to_vec()),
+        ("POST", "/v1/report", "application/json", vec![b' '; BODY_BYTES_MAX + 1]),
+        ("POST", "/v1/local", "text/plain", b"{}".to_vec()),
+        ("POST", "/v1/local", "application/json", vec![b' '; BODY_BYTES_MAX + 1]),
+        ("POST", "/v1/permits/check", "application/json", format!(r#"{{"permit_id":"{PERMIT_ID}"}}"#).into_bytes()),
+        ("GET", "/v1/static", "application/json", Vec::new()),
+        ("GET", "/v1/evidence/export", "application/json", Vec::new()),
         ("GET", "/v1/approvals?limit=2", "application/json", Vec::new()),
         ("POST", "/v1/killswitch", "application/json", br#"{"engaged":true}"#.to_vec()),
         ("POST", "/v1/killswitch", "application/json", b"{}".to_vec()),
