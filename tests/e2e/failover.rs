@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Cluster, Http, OPERATE, P1, Settings, random, report, request, says, text};
+use crate::harness::{Client, Cluster, OPERATE, P1, Settings, random, report, request, says, text};
 
 /// Budgets that a run reaches, so that conservation is put to the test, and ones that it does not.
 const POLICY: &str = r#"
@@ -40,7 +40,7 @@ enum Known {
 const BACKOFF: Duration = Duration::from_millis(20);
 
 /// Asks until there is an answer: the same body, any node.
-async fn for_certain(http: &Http, path: &str, body: &Value) -> Value {
+async fn for_certain(http: &Client, path: &str, body: &Value) -> Value {
     loop {
         let id = http.turn();
         match http.try_call_at(id, "POST", path, P1, Some(body)).await {
@@ -51,16 +51,16 @@ async fn for_certain(http: &Http, path: &str, body: &Value) -> Value {
     }
 }
 
-async fn decide_for_certain(http: &Http, body: &Value) -> Value {
+async fn decide_for_certain(http: &Client, body: &Value) -> Value {
     for_certain(http, "/v1/decide", body).await
 }
 
 /// Reports until there is an answer, accepted or not.
-async fn report_for_certain(http: &Http, permit: &str) -> Value {
+async fn report_for_certain(http: &Client, permit: &str) -> Value {
     for_certain(http, "/v1/report", &report(permit, "success")).await
 }
 
-async fn every_intent(http: &Http) -> Vec<Value> {
+async fn every_intent(http: &Client) -> Vec<Value> {
     let mut all = Vec::new();
     let mut after = String::new();
     loop {
@@ -73,7 +73,7 @@ async fn every_intent(http: &Http) -> Vec<Value> {
     }
 }
 
-async fn consumed(http: &Http, name: &str) -> u64 {
+async fn consumed(http: &Client, name: &str) -> u64 {
     let budgets = http.get("/v1/budgets", OPERATE).await;
     let found = budgets["budgets"].as_array().unwrap().iter().find(|one| one["name"] == name).unwrap().clone();
     text(&found, "consumed").parse().unwrap()
@@ -87,7 +87,7 @@ async fn fifty_leaders_are_killed_under_load() {
     const CLIENTS: usize = 12;
     let mut cluster = Cluster::start(Settings::default()).await;
     cluster.publish(POLICY).await;
-    let http = Arc::new(Http::new(cluster.http.bases().to_vec(), None));
+    let http = Arc::new(Client::new(cluster.http.bases().to_vec(), None));
     let stop = Arc::new(AtomicBool::new(false));
     let permits: Arc<Mutex<BTreeMap<String, (String, Known)>>> = Arc::default();
     let denied = Arc::new(AtomicU64::new(0));

@@ -19,7 +19,7 @@ async fn a_cluster_with_certificates() {
     cluster.agree(&cluster.ids()).await;
 
     let plain = cluster.http.bases()[0].replacen("https", "http", 1);
-    let client = crate::harness::Http::new(vec![plain], None);
+    let client = crate::harness::Client::new(vec![plain], None);
     assert!(client.try_call_at(1, "GET", "/v1/health", "", None).await.is_none());
 
     let ca = cluster.path().join("ca.pem");

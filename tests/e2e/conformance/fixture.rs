@@ -1,111 +1,29 @@
-//! The cluster that all cases share, and the fixture's policies once per case.
+//! The cluster that all cases share, each door to it, and the fixture's policies once per case and door.
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::OnceLock;
 
+use futures::FutureExt;
 use serde_json::{Value, json};
-use tokio::sync::{Mutex, OnceCell, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tokio::sync::{Mutex, OnceCell, RwLock};
 
-use crate::harness::{Cluster, Http, OPERATE, P1, Settings, request, text};
+use super::policies::{EFFECTS, GROUPS, POLICIES};
+use crate::harness::{
+    A1, AUDIT, Client, Cluster, Door, OPERATE, P1, Settings, can_become_others, report, request, text,
+};
 
-/// The fixture of AADP §23.1; `@` is the case's prefix.
-const POLICIES: &str = r#"
-  - { action_type: @read.status, tier: 0 }
-  - action_type: @lamp.toggle
-    tier: 1
-    dry_run: false
-    compensating_command: @lamp.restore
-    bounds: { enum: { state: ["on", "off"] }, required: [state] }
-  - action_type: @lamp.restore
-    tier: 1
-    dry_run: false
-    compensating_command: @lamp.toggle
-    bounds: { enum: { state: ["on", "off"] }, required: [state] }
-  - action_type: @pay.small
-    tier: 2
-    dry_run: false
-    compensating_command: @pay.back
-    cost_param: amount_eur
-    bounds: { numeric: { amount_eur: { min: 0.01, max: 500 } }, required: [payee, amount_eur] }
-    caps: { daily_rate: 3, eur_day: 100, eur_month: 250 }
-  - action_type: @pay.fee
-    tier: 2
-    dry_run: false
-    compensating_command: @pay.back
-    bounds: { strict_params: false }
-    caps: { eur_day: 50 }
-  - action_type: @pay.back
-    tier: 1
-    dry_run: false
-    compensating_command: @pay.back
-    bounds: { strict_params: false }
-  - action_type: @pay.brief
-    tier: 2
-    dry_run: false
-    compensating_command: @pay.back
-    cost_param: amount_eur
-    bounds: { required: [amount_eur] }
-    caps: { eur_day: 60 }
-    obligations: [{ type: execute_within, value: 2s }]
-  - action_type: @wire.send
-    tier: 3
-    dry_run: false
-    cost_param: amount_eur
-    bounds: { numeric: { amount_eur: { min: 0.01, max: 5000 } }, required: [amount_eur] }
-    caps: { eur_day: 5000 }
-  - action_type: @wire.brief
-    tier: 3
-    dry_run: false
-    bounds: { strict_params: false }
-    approval: { ttl: 2s }
-  - action_type: @reh.a
-    tier: 1
-    compensating_command: @lamp.restore
-    bounds: { strict_params: false }
-  - action_type: @reh.b
-    tier: 2
-    compensating_command: @pay.back
-    cost_param: amount_eur
-    bounds: { required: [amount_eur] }
-    caps: { daily_rate: 1, eur_day: 10 }
-  - { action_type: @reh.c, tier: 3, bounds: { strict_params: false } }
-  - action_type: @net.a
-    tier: 1
-    dry_run: false
-    compensating_command: @pay.back
-    cost_param: amount_eur
-    bounds: { required: [amount_eur], strict_params: false }
-    effects: [@money.egress]
-  - action_type: @net.b
-    tier: 1
-    dry_run: false
-    compensating_command: @pay.back
-    cost_param: amount_eur
-    bounds: { required: [amount_eur], strict_params: false }
-    effects: [@money.egress]
-  - action_type: @eff.two
-    tier: 1
-    dry_run: false
-    compensating_command: @pay.back
-    bounds: { strict_params: false }
-    effects: [@bulk]
-  - action_type: @pay.danger
-    tier: 2
-    dry_run: false
-    compensating_command: @pay.back
-    bounds: { strict_params: false }
-    effects: [@danger]
-"#;
+const DOORS: &[Door] = &[Door::Http, Door::Grpc, Door::Unix];
 
-const EFFECTS: &str = r#"
-  @money.egress: { caps: { eur_day: 60 } }
-  @bulk: { min_tier: 2 }
-  @danger: { min_tier: 3 }
-"#;
+/// For bodies that no message of `placet.v1` can carry: not JSON, no object, a member twice or of another type, a
+/// member without a field.
+pub const JSON_DOORS: &[Door] = &[Door::Http, Door::Unix];
 
 struct Shared {
     cluster: Cluster,
-    /// The policies of every case so far.
+    grpc: Client,
+    unix: Option<Client>,
+    /// The policies of every case that runs.
     cases: Mutex<BTreeMap<String, String>>,
     /// The switch is one for all: who engages it has the cluster to itself.
     switch: RwLock<()>,
@@ -119,63 +37,108 @@ fn runtime() -> &'static tokio::runtime::Runtime {
     RUNTIME.get_or_init(|| tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap())
 }
 
-/// Runs one case, beside others.
-pub fn case(prefix: &str, run: impl AsyncFnOnce(Case)) {
-    runtime().block_on(async {
-        let shared = shared().await;
-        let guard = Guard::Beside(shared.switch.read().await);
-        run(Case::new(prefix, shared, guard).await).await;
-    });
+/// Runs one case through each door in turn, beside other cases.
+pub fn case(name: &str, run: impl AsyncFn(Case)) {
+    through(name, DOORS, false, run);
 }
 
-/// Runs one case alone, because it engages the kill switch; the switch is released before it starts.
-pub fn case_alone(prefix: &str, run: impl AsyncFnOnce(Case)) {
+/// Runs one case through these doors.
+pub fn case_at(name: &str, doors: &[Door], run: impl AsyncFn(Case)) {
+    through(name, doors, false, run);
+}
+
+/// Runs one case alone, because it engages the kill switch or needs the policy for itself; the switch is released
+/// before it starts.
+pub fn case_alone(name: &str, run: impl AsyncFn(Case)) {
+    through(name, DOORS, true, run);
+}
+
+fn through(name: &str, doors: &[Door], alone: bool, run: impl AsyncFn(Case)) {
     runtime().block_on(async {
         let shared = shared().await;
-        let guard = Guard::Alone(shared.switch.write().await);
-        let case = Case::new(prefix, shared, guard).await;
-        // A case that failed may have left it engaged.
-        case.switch(false).await;
-        run(case).await;
-        set_switch(&shared.cluster.http, false).await;
+        for door in doors {
+            let Some(client) = shared.client(*door) else { continue };
+            // Fair: who waits to be alone is next.
+            let _guard = if alone { (Some(shared.switch.write().await), None) } else { (None, Some(shared.switch.read().await)) };
+            if alone {
+                // A case that failed may have left it engaged.
+                set_switch(&shared.cluster.http, false).await;
+            }
+            let letter = match door {
+                Door::Http => 'h',
+                Door::Grpc => 'g',
+                Door::Unix => 'u',
+            };
+            let case = Case { prefix: format!("{name}{letter}."), client: client.clone(), shared };
+            let prefix = case.prefix.clone();
+            case.edit(|policies| policies).await;
+            let ran = AssertUnwindSafe(run(case)).catch_unwind().await;
+            // The next publication leaves this case's policies out.
+            shared.cases.lock().await.remove(&prefix);
+            if alone {
+                set_switch(&shared.cluster.http, false).await;
+            }
+            if let Err(cause) = ran {
+                let said = cause.downcast_ref::<String>().map(String::as_str);
+                panic!("{name} through the {door:?} door: {}", said.or(cause.downcast_ref::<&str>().copied()).unwrap_or("?"));
+            }
+        }
     });
 }
 
 async fn shared() -> &'static Shared {
     SHARED
-        .get_or_init(async || Shared {
-            cluster: Cluster::start(Settings::default()).await,
-            cases: Mutex::new(BTreeMap::new()),
-            switch: RwLock::new(()),
+        .get_or_init(async || {
+            let unix = can_become_others();
+            if !unix {
+                eprintln!("the Unix door is left out: only root can call as several users");
+            }
+            let settings = Settings { unix, sign_heads_every_ms: Some(0), ..Settings::default() };
+            let cluster = Cluster::start(settings).await;
+            let (grpc, unix) = (cluster.grpc(), cluster.unix());
+            Shared { cluster, grpc, unix, cases: Mutex::new(BTreeMap::new()), switch: RwLock::new(()) }
         })
         .await
 }
 
-enum Guard {
-    Beside(#[expect(dead_code, reason = "held, never read")] RwLockReadGuard<'static, ()>),
-    Alone(#[expect(dead_code, reason = "held, never read")] RwLockWriteGuard<'static, ()>),
+impl Shared {
+    fn client(&self, door: Door) -> Option<&Client> {
+        match door {
+            Door::Http => Some(&self.cluster.http),
+            Door::Grpc => Some(&self.grpc),
+            Door::Unix => self.unix.as_ref(),
+        }
+    }
 }
 
-/// One case: its prefix and the shared cluster.
+/// One case at one door: its prefix, its turns, and the shared cluster.
 pub struct Case {
     prefix: String,
+    client: Client,
     shared: &'static Shared,
-    _guard: Guard,
 }
 
 impl Case {
-    async fn new(prefix: &str, shared: &'static Shared, guard: Guard) -> Self {
-        let case = Self { prefix: format!("{prefix}."), shared, _guard: guard };
-        case.edit(|policies| policies).await;
-        case
+    /// Through the door of this case.
+    pub fn client(&self) -> &Client {
+        &self.client
     }
 
-    pub fn http(&self) -> &'static Http {
-        &self.shared.cluster.http
+    /// Through another door; `None` where it is left out.
+    pub fn other(&self, door: Door) -> Option<Client> {
+        self.shared.client(door).cloned()
     }
 
     pub fn cluster(&self) -> &'static Cluster {
         &self.shared.cluster
+    }
+
+    /// A name of this case's own.
+    pub fn name(&self, name: &str) -> String {
+        match name.strip_prefix("effect:") {
+            Some(rest) => format!("effect:{}{rest}", self.prefix),
+            None => format!("{}{name}", self.prefix),
+        }
     }
 
     /// Publishes this case's policies changed by `change`, beside those of the other cases, and returns the digest.
@@ -183,18 +146,23 @@ impl Case {
         let mut cases = self.shared.cases.lock().await;
         let before = cases.get(&self.prefix).cloned().unwrap_or_else(|| POLICIES.replace('@', &self.prefix));
         cases.insert(self.prefix.clone(), change(before));
-        let effects: String = cases.keys().map(|prefix| EFFECTS.replace('@', prefix)).collect();
-        let policies: String = cases.values().cloned().collect();
-        self.shared.cluster.publish(&format!("apiVersion: placet/v1\neffects:\n{effects}\npolicies:\n{policies}")).await
+        let answer = self.client.publish(&document(&cases)).await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        text(&answer.body, "digest").to_owned()
+    }
+
+    /// What is in force, as text.
+    pub async fn document(&self) -> String {
+        document(&*self.shared.cases.lock().await)
     }
 
     pub fn body(&self, action: &str, params: Value) -> Value {
-        request(&format!("{}{action}", self.prefix), params)
+        request(&self.name(action), params)
     }
 
     /// P1 asks.
     pub async fn ask(&self, action: &str, params: Value) -> Value {
-        self.http().decide(&self.body(action, params)).await
+        self.client.decide(&self.body(action, params)).await
     }
 
     /// P1 pays.
@@ -203,28 +171,25 @@ impl Case {
     }
 
     pub async fn report(&self, permit: &str, outcome: &str) -> Value {
-        self.http().report_as(P1, &crate::harness::report(permit, outcome)).await
+        self.client.report_as(P1, &report(permit, outcome)).await
     }
 
     pub async fn switch(&self, engaged: bool) {
-        set_switch(self.http(), engaged).await;
+        set_switch(&self.client, engaged).await;
     }
 
     /// What one budget of this case holds: settled and reserved.
     pub async fn consumed(&self, budget: &str) -> String {
-        let budgets = every(self.http(), "/v1/budgets", "budgets").await;
-        let name = match budget.strip_prefix("effect:") {
-            Some(rest) => format!("effect:{}{rest}", self.prefix),
-            None => format!("{}{budget}", self.prefix),
-        };
+        let budgets = self.client.every(OPERATE, "/v1/budgets", "budgets").await;
+        let name = self.name(budget);
         let found =
             budgets.iter().find(|one| one["name"] == name.as_str()).unwrap_or_else(|| panic!("no budget {name}"));
         text(found, "consumed").to_owned()
     }
 
-    /// The entry behind an evidence id: its kind and its body.
+    /// The entry behind an evidence id: its kind, its body, and all of it.
     pub async fn entry(&self, evidence_id: &str) -> (String, Value, Value) {
-        let view = self.http().get(&format!("/v1/evidence/{evidence_id}"), crate::harness::AUDIT).await;
+        let view = self.client.get(&format!("/v1/evidence/{evidence_id}"), AUDIT).await;
         let entry = view["entry"].clone();
         let (kind, body) = entry["body"].as_object().unwrap().iter().next().unwrap();
         (kind.clone(), body.clone(), entry.clone())
@@ -232,41 +197,22 @@ impl Case {
 
     /// Approvals of this case, in any state.
     pub async fn approvals(&self) -> Vec<Value> {
-        let all = every(self.http(), "/v1/approvals?all=true", "approvals").await;
+        let all = self.client.every(A1, "/v1/approvals?all=true", "approvals").await;
         all.into_iter().filter(|one| text(one, "action_type").starts_with(&self.prefix)).collect()
     }
 }
 
-async fn set_switch(http: &Http, engaged: bool) {
+fn document(cases: &BTreeMap<String, String>) -> String {
+    let of = |template: &str| cases.keys().map(|prefix| template.replace('@', prefix)).collect::<String>();
+    let policies: String = cases.values().cloned().collect();
+    format!(
+        "apiVersion: placet/v1\neffects:\n{}\napprovers:\n{}\npolicies:\n{policies}",
+        of(EFFECTS),
+        of(GROUPS)
+    )
+}
+
+async fn set_switch(client: &Client, engaged: bool) {
     let body = json!({"engaged": engaged, "origin": "conformance"});
-    let answer = http.call("POST", "/v1/killswitch", OPERATE, Some(&body)).await;
-    assert_eq!(answer.status, 200, "{}", answer.body);
-}
-
-/// Every page of a listing.
-pub async fn every(http: &Http, path: &str, name: &str) -> Vec<Value> {
-    let token = if name == "approvals" { crate::harness::A1 } else { OPERATE };
-    let joint = if path.contains('?') { '&' } else { '?' };
-    let mut all = Vec::new();
-    let mut after = String::new();
-    loop {
-        let page = http.get(&format!("{path}{joint}limit=1000{after}"), token).await;
-        all.extend(page[name].as_array().unwrap().iter().cloned());
-        match page["next"].as_str() {
-            Some(next) => after = format!("&after={}", escaped(next)),
-            None => return all,
-        }
-    }
-}
-
-fn escaped(text: &str) -> String {
-    text.bytes()
-        .map(|b| {
-            if b.is_ascii_alphanumeric() || b"-_.".contains(&b) {
-                char::from(b).to_string()
-            } else {
-                format!("%{b:02X}")
-            }
-        })
-        .collect()
+    client.done("POST", "/v1/killswitch", OPERATE, Some(&body)).await;
 }

@@ -1,4 +1,4 @@
-//! AADP §23.5 over HTTP.
+//! AADP §23.5.
 
 use std::collections::HashSet;
 
@@ -20,9 +20,9 @@ fn replayed(reply: &Value) -> Value {
 fn case_069_replay_of_a_permit_on_every_node() {
     case("c069", async |case| {
         let body = payment(&case);
-        let first = case.http().decide(&body).await;
+        let first = case.client().decide(&body).await;
         for _ in 0..3 {
-            assert_eq!(case.http().decide(&body).await, replayed(&first));
+            assert_eq!(case.client().decide(&body).await, replayed(&first));
         }
         assert_eq!(case.consumed("pay.small.eur_day").await, "60");
     });
@@ -35,8 +35,8 @@ fn case_070_replay_of_every_other_verdict() {
             [("nope.x", json!({})), ("pay.danger", json!({})), ("reh.a", json!({})), ("read.status", json!({}))]
         {
             let body = case.body(action, params);
-            let first = case.http().decide(&body).await;
-            assert_eq!(case.http().decide(&body).await, replayed(&first), "{action}");
+            let first = case.client().decide(&body).await;
+            assert_eq!(case.client().decide(&body).await, replayed(&first), "{action}");
         }
         assert_eq!(case.approvals().await.len(), 1);
     });
@@ -46,9 +46,9 @@ fn case_070_replay_of_every_other_verdict() {
 fn case_071_replay_after_the_policy_became_stricter() {
     case("c071", async |case| {
         let body = payment(&case);
-        let first = case.http().decide(&body).await;
+        let first = case.client().decide(&body).await;
         case.edit(|policies| policies.replace("max: 500", "max: 1")).await;
-        assert_eq!(case.http().decide(&body).await, replayed(&first));
+        assert_eq!(case.client().decide(&body).await, replayed(&first));
     });
 }
 
@@ -56,9 +56,9 @@ fn case_071_replay_after_the_policy_became_stricter() {
 fn case_072_replay_after_the_switch() {
     case_alone("c072", async |case| {
         let body = payment(&case);
-        let first = case.http().decide(&body).await;
+        let first = case.client().decide(&body).await;
         case.switch(true).await;
-        assert_eq!(case.http().decide(&body).await, replayed(&first));
+        assert_eq!(case.client().decide(&body).await, replayed(&first));
     });
 }
 
@@ -66,7 +66,7 @@ fn case_072_replay_after_the_switch() {
 fn case_073_twenty_concurrent_decides_of_one_request() {
     case("c073", async |case| {
         let body = payment(&case);
-        let replies = join_all((0..20).map(|_| case.http().decide(&body))).await;
+        let replies = join_all((0..20).map(|_| case.client().decide(&body))).await;
         let bare: HashSet<String> =
             replies.iter().map(|reply| with(reply.clone(), json!({"replayed": null})).to_string()).collect();
         assert_eq!(bare.len(), 1, "{bare:?}");
@@ -79,8 +79,8 @@ fn case_073_twenty_concurrent_decides_of_one_request() {
 fn case_074_replay_with_other_arguments() {
     case("c074", async |case| {
         let body = payment(&case);
-        let first = case.http().decide(&body).await;
-        let reply = case.http().decide(&with(body, json!({"params": {"payee": "x", "amount_eur": "61"}}))).await;
+        let first = case.client().decide(&body).await;
+        let reply = case.client().decide(&with(body, json!({"params": {"payee": "x", "amount_eur": "61"}}))).await;
         assert_eq!(says(&reply), says(&first));
         assert!(["permit_id", "approval_id", "obligations"].iter().all(|name| reply.get(name).is_none()), "{reply}");
         assert_eq!(case.entry(text(&reply, "evidence_id")).await.0, "replay_mismatch");
@@ -92,8 +92,8 @@ fn case_074_replay_with_other_arguments() {
 fn case_075_replay_by_another_principal() {
     case("c075", async |case| {
         let body = payment(&case);
-        let first = case.http().decide(&body).await;
-        let reply = case.http().decide_as(P2, &body).await;
+        let first = case.client().decide(&body).await;
+        let reply = case.client().decide_as(P2, &body).await;
         assert_eq!(says(&reply), says(&first));
         assert!(reply.get("permit_id").is_none() && reply.get("obligations").is_none());
     });
@@ -137,13 +137,13 @@ fn case_077_and_078_many_reports_at_once() {
 fn case_079_and_080_invented_and_foreign_permits() {
     case("c079", async |case| {
         let permit = text(&case.pay("60").await, "permit_id").to_owned();
-        let invented = case.http().report_as(P2, &report("pmt-00000000000000000000000000000000", "success")).await;
-        let foreign = case.http().report_as(P2, &report(&permit, "success")).await;
+        let invented = case.client().report_as(P2, &report("pmt-00000000000000000000000000000000", "success")).await;
+        let foreign = case.client().report_as(P2, &report(&permit, "success")).await;
         assert_eq!((&foreign["accepted"], text(&foreign, "reason")), (&json!(false), "sender_mismatch"));
         let shape = |reply: &Value| with(reply.clone(), json!({"evidence_id": null}));
         assert_eq!(shape(&invented), shape(&foreign));
         assert_eq!(case.entry(text(&foreign, "evidence_id")).await.0, "report_refused");
-        assert_eq!(case.http().report_as(P1, &report(&permit, "success")).await["accepted"], true);
+        assert_eq!(case.client().report_as(P1, &report(&permit, "success")).await["accepted"], true);
     });
 }
 
@@ -151,9 +151,9 @@ fn case_079_and_080_invented_and_foreign_permits() {
 fn case_081_resumption_with_the_proposals_request_id() {
     case("c081", async |case| {
         let body = case.body("wire.send", json!({"amount_eur": "400"}));
-        let id = text(&case.http().decide(&body).await, "approval_id").to_owned();
-        case.http().grant(&id).await;
-        let reply = case.http().decide(&with(body, json!({"approval_ref": id}))).await;
+        let id = text(&case.client().decide(&body).await, "approval_id").to_owned();
+        case.client().grant(&id).await;
+        let reply = case.client().decide(&with(body, json!({"approval_ref": id}))).await;
         assert_eq!(says(&reply), ("propose", "tier_confirm"));
         assert!(reply.get("permit_id").is_none());
     });

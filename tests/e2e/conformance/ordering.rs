@@ -1,4 +1,4 @@
-//! AADP §23.3 over HTTP. 45 and 46 stop processes and have clusters of their own in `failover`.
+//! AADP §23.3. 45 to 47 stop processes and have clusters of their own in `failover`; 42 to 44 are in `undo`.
 
 use serde_json::json;
 
@@ -27,8 +27,9 @@ fn case_022_no_tier_passes_the_switch() {
         case.switch(true).await;
         for tier in [0, 1, 2, 3] {
             case.edit(|_| {
-                let command = if tier == 0 { "" } else { "compensating_command: c022.lamp.toggle, " };
-                format!("  - {{ action_type: c022.lamp.toggle, tier: {tier}, dry_run: false, {command}bounds: {{ strict_params: false }} }}\n")
+                let name = case.name("lamp.toggle");
+                let command = if tier == 0 { String::new() } else { format!("compensating_command: {name}, ") };
+                format!("  - {{ action_type: {name}, tier: {tier}, dry_run: false, {command}bounds: {{ strict_params: false }} }}\n")
             })
             .await;
             assert!(case.ask("lamp.toggle", json!({})).await.get("permit_id").is_none(), "tier {tier}");
@@ -77,26 +78,27 @@ fn case_024_to_037_one_answer_each() {
 fn case_025_and_094_an_approval_cannot_resume_what_no_policy_names() {
     case("c025", async |case| {
         let id = text(&case.ask("pay.danger", json!({})).await, "approval_id").to_owned();
-        case.http().grant(&id).await;
-        case.edit(|policies| policies.split("  - action_type: c025.pay.danger").next().unwrap().to_owned()).await;
+        case.client().grant(&id).await;
+        let danger = format!("  - action_type: {}\n", case.name("pay.danger"));
+        case.edit(|policies| policies.split(&danger).next().unwrap().to_owned()).await;
         let body = with(case.body("pay.danger", json!({})), json!({"approval_ref": id}));
-        assert_eq!(says(&case.http().decide(&body).await), ("deny", "default_deny"));
+        assert_eq!(says(&case.client().decide(&body).await), ("deny", "default_deny"));
     });
 }
 
 #[test]
 fn case_028_a_document_with_mistakes_changes_nothing() {
     case("c028", async |case| {
-        let http = case.http();
-        let before = http.get("/v1/policies", POLICY).await["digest"].clone();
-        let answer = http.publish("policies:\n  - action_type: card.freeze\n    tier: 1\n    colour: red\n").await;
+        let client = case.client();
+        let before = client.get("/v1/policies", POLICY).await["digest"].clone();
+        let answer = client.publish("policies:\n  - action_type: card.freeze\n    tier: 1\n    colour: red\n").await;
         assert_eq!(answer.status, 422);
         let mistakes = answer.body["mistakes"].as_array().unwrap();
         let places: Vec<_> = mistakes.iter().map(|one| (one["line"].as_u64(), one["column"].as_u64())).collect();
         assert_eq!(places, [(Some(2), Some(5)), (Some(4), Some(5))]);
         assert!(text(&mistakes[0], "message").contains("compensating_command"));
         // Other cases may publish meanwhile; this document is not what is in force.
-        let after = http.get("/v1/policies", POLICY).await;
+        let after = client.get("/v1/policies", POLICY).await;
         assert!(!after["document"].to_string().contains("card.freeze"), "{before}");
     });
 }
@@ -107,8 +109,8 @@ fn case_035_an_approval_does_not_end_a_rehearsal() {
         let proposal = case.ask("reh.c", json!({})).await;
         assert_eq!(says(&proposal), ("propose", "tier_confirm"));
         let id = text(&proposal, "approval_id");
-        case.http().grant(id).await;
-        let reply = case.http().decide(&with(case.body("reh.c", json!({})), json!({"approval_ref": id}))).await;
+        case.client().grant(id).await;
+        let reply = case.client().decide(&with(case.body("reh.c", json!({})), json!({"approval_ref": id}))).await;
         assert_eq!(says(&reply), ("dry_run", "dry_run"));
         assert_eq!(case.approvals().await[0]["state"], "consumed");
     });
@@ -123,7 +125,7 @@ fn case_040_every_node_gives_the_same_verdict() {
             let mut seen = Vec::new();
             for id in case.cluster().ids() {
                 let body = case.body(action, params.clone());
-                let answer = case.http().try_call_at(id, "POST", "/v1/decide", P1, Some(&body)).await.unwrap();
+                let answer = case.client().try_call_at(id, "POST", "/v1/decide", P1, Some(&body)).await.unwrap();
                 seen.push((
                     answer.body["verdict"].clone(),
                     answer.body["reason"].clone(),

@@ -3,6 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
@@ -12,7 +13,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{A1, A2, AUDIT, Http, OPERATE, P1, P2, POLICY, random};
+use super::unix::{self, Relay};
+use super::{Client, OPERATE, PRINCIPALS, random};
 
 /// How a test's cluster differs from the usual one.
 #[derive(Clone, Copy, Debug)]
@@ -22,13 +24,32 @@ pub struct Settings {
     pub snapshots: Option<(u64, u64)>,
     /// Certificates on every door.
     pub tls: bool,
+    /// A Unix socket, with every principal as a user.
+    pub unix: bool,
+    /// A key to redact with.
+    pub redaction: bool,
+    /// Between two signed heads.
+    pub sign_heads_every_ms: Option<u64>,
+    /// The port of a webhook on this machine.
+    pub webhook: Option<u16>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { nodes: 3, snapshots: None, tls: false }
+        Self {
+            nodes: 3,
+            snapshots: None,
+            tls: false,
+            unix: false,
+            redaction: false,
+            sign_heads_every_ms: None,
+            webhook: None,
+        }
     }
 }
+
+/// What signs the webhook's messages.
+pub const WEBHOOK_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
 #[derive(Debug)]
 struct Member {
@@ -41,7 +62,7 @@ pub struct Cluster {
     folder: TempDir,
     settings: Settings,
     members: Vec<Member>,
-    pub http: Http,
+    pub http: Client,
 }
 
 /// The binary under test, from the folder that this test was built into.
@@ -77,23 +98,11 @@ impl Cluster {
     pub async fn start(settings: Settings) -> Self {
         let folder = tempfile::Builder::new().prefix("placet-e2e-").tempdir().unwrap();
         let members: Vec<Member> = (0..settings.nodes).map(|_| Member { ports: free_ports(), process: None }).collect();
-        if settings.tls {
-            certificates(folder.path());
-        }
-        let tokens = json!([
-            {"principal": "P1", "roles": ["decide"], "token": P1},
-            {"principal": "P2", "roles": ["decide"], "token": P2},
-            {"principal": "A1", "roles": ["approve"], "token": A1},
-            {"principal": "A2", "roles": ["approve"], "token": A2},
-            {"principal": "O1", "roles": ["operate"], "token": OPERATE},
-            {"principal": "D1", "roles": ["policy"], "token": POLICY},
-            {"principal": "X1", "roles": ["audit"], "token": AUDIT},
-        ]);
-        std::fs::write(folder.path().join("tokens.json"), tokens.to_string()).unwrap();
+        secrets(folder.path(), settings);
         let scheme = if settings.tls { "https" } else { "http" };
         let ca = settings.tls.then(|| folder.path().join("ca.pem"));
         let bases = members.iter().map(|member| format!("{scheme}://localhost:{}", member.ports[0])).collect();
-        let http = Http::new(bases, ca.as_deref());
+        let http = Client::new(bases, ca.as_deref());
         let mut cluster = Self { folder, settings, members, http };
         let founders: Vec<u64> = (1..=settings.nodes).collect();
         for id in 1..=settings.nodes {
@@ -127,6 +136,18 @@ impl Cluster {
         self.member(id).ports[1]
     }
 
+    /// A client of the gRPC doors.
+    pub fn grpc(&self) -> Client {
+        let ports: Vec<u16> = self.ids().into_iter().map(|id| self.grpc_port(id)).collect();
+        Client::grpc(&ports)
+    }
+
+    /// A client of the Unix doors; `None` where this process cannot become other users.
+    pub fn unix(&self) -> Option<Client> {
+        let sockets: Vec<PathBuf> = self.ids().into_iter().map(|id| unix::socket(self.path(), id)).collect();
+        self.settings.unix.then(|| Client::unix(Relay::start(&sockets)))
+    }
+
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
@@ -141,20 +162,32 @@ impl Cluster {
 
     fn write_config(&self, id: u64, founders: &[u64]) {
         let [http, grpc, peer] = self.member(id).ports;
-        let tls = |client_ca: bool| match (self.settings.tls, client_ca) {
-            (false, _) => String::new(),
-            (true, false) => "tls = { cert = \"node.pem\", key = \"node.key\" }\n".to_owned(),
-            (true, true) => {
-                "tls = { ca = \"ca.pem\", cert = \"node.pem\", key = \"node.key\", domain = \"localhost\" }\n"
-                    .to_owned()
-            }
-        };
+        let settings = &self.settings;
         let mut text = format!("node_id = {id}\ndata = \"node-{id}\"\ntokens = \"tokens.json\"\n");
-        for (door, port, mutual) in [("http", http, false), ("grpc", grpc, false), ("peer", peer, true)] {
-            text.push_str(&format!("[{door}]\nlisten = \"127.0.0.1:{port}\"\n{}", tls(mutual)));
+        if settings.redaction {
+            text.push_str("redaction_key = \"redaction.key\"\n");
         }
-        if let Some((every, kept)) = self.settings.snapshots {
+        if let Some(ms) = settings.sign_heads_every_ms {
+            text.push_str(&format!("sign_heads_every_ms = {ms}\n"));
+        }
+        for (door, port, mutual) in [("http", http, false), ("grpc", grpc, false), ("peer", peer, true)] {
+            let tls = match (settings.tls, mutual) {
+                (false, _) => "",
+                (true, false) => "tls = { cert = \"node.pem\", key = \"node.key\" }\n",
+                (true, true) => {
+                    "tls = { ca = \"ca.pem\", cert = \"node.pem\", key = \"node.key\", domain = \"localhost\" }\n"
+                }
+            };
+            text.push_str(&format!("[{door}]\nlisten = \"127.0.0.1:{port}\"\n{tls}"));
+        }
+        if let Some((every, kept)) = settings.snapshots {
             text.push_str(&format!("[raft]\nsnapshot_every = {every}\nlog_kept = {kept}\n"));
+        }
+        if settings.unix {
+            text.push_str(&unix::config(self.path(), id));
+        }
+        if let Some(port) = settings.webhook {
+            text.push_str(&format!("[webhook]\nurl = \"http://127.0.0.1:{port}/hook\"\nsecret = \"webhook.secret\"\n"));
         }
         for founder in founders {
             let addresses = self.addresses(*founder);
@@ -298,6 +331,28 @@ impl Drop for Cluster {
                 let _ = child.wait();
             }
         }
+    }
+}
+
+/// The keyring, and the keys that all nodes share.
+fn secrets(folder: &Path, settings: Settings) {
+    let entry = |(principal, role, token): &(&str, &str, &str)| json!({"principal": principal, "roles": [role], "token": token});
+    let tokens: Value = PRINCIPALS.iter().map(entry).collect();
+    std::fs::write(folder.join("tokens.json"), tokens.to_string()).unwrap();
+    if settings.tls {
+        certificates(folder);
+    }
+    if settings.unix {
+        // Other users walk through both.
+        for folder in [folder.to_owned(), folder.join("run")] {
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o755)).unwrap();
+        }
+    }
+    for (name, text) in [("redaction.key", "5e".repeat(32)), ("webhook.secret", WEBHOOK_SECRET.to_owned())] {
+        let path = folder.join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
     }
 }
 

@@ -1,10 +1,14 @@
-//! A cluster of `placet serve` processes for one test, and an HTTP client to all of its nodes.
+//! A cluster of `placet serve` processes for one test, and a client to all of its nodes for each of its doors.
 
+mod client;
 mod cluster;
-mod http;
+mod grpc;
+mod unix;
 
-pub use cluster::{Cluster, Settings};
-pub use http::Http;
+pub use client::{Answer, Call, Client, Door, escaped};
+pub use cluster::{Cluster, Settings, WEBHOOK_SECRET};
+pub use grpc::with_token;
+pub use unix::can_become_others;
 
 use serde_json::{Value, json};
 
@@ -13,9 +17,22 @@ pub const P1: &str = "token-of-principal-one";
 pub const P2: &str = "token-of-principal-two";
 pub const A1: &str = "token-of-approver-one";
 pub const A2: &str = "token-of-approver-two";
+pub const A3: &str = "token-of-approver-three";
 pub const OPERATE: &str = "token-of-the-operator";
 pub const POLICY: &str = "token-of-the-policy-desk";
 pub const AUDIT: &str = "token-of-the-auditor";
+
+/// Who they are, and the role of each.
+pub const PRINCIPALS: &[(&str, &str, &str)] = &[
+    ("P1", "decide", P1),
+    ("P2", "decide", P2),
+    ("A1", "approve", A1),
+    ("A2", "approve", A2),
+    ("A3", "approve", A3),
+    ("O1", "operate", OPERATE),
+    ("D1", "policy", POLICY),
+    ("X1", "audit", AUDIT),
+];
 
 /// A random UUID.
 pub fn uuid() -> String {
