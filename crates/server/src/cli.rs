@@ -33,7 +33,8 @@ pub mod exit {
 ///
 /// Exit codes: 0 done (decide: permit), 1 failed, 2 wrong usage or case file, 3 not allowed, 4 refused (not found,
 /// conflict, invalid, failed cases), 5 no node could answer, 10 deny, report not accepted or permit not usable,
-/// 11 propose or more votes needed, 12 dry_run, 13 observe.
+/// 11 propose or more votes needed, 12 dry_run, 13 observe, 20 to 27 evidence that fails a check (see
+/// `placet evidence rederive --help`).
 #[derive(Debug, Parser)]
 #[command(name = "placet", version, propagate_version = true)]
 pub struct Cli {
@@ -92,7 +93,7 @@ pub enum Command {
     /// Makes key files.
     #[command(subcommand)]
     Keys(Keys),
-    /// Reads evidence.
+    /// Reads, exports and verifies evidence.
     #[command(subcommand)]
     Evidence(Evidence),
     /// Lists permits without a report.
@@ -286,6 +287,97 @@ pub enum Evidence {
         #[arg(long, default_value_t = 20)]
         limit: u32,
     },
+    /// Entries that match every filter, oldest first.
+    Find(Box<Find>),
+    /// Has the head of the evidence signed, and prints it; keep it, to hold later exports against it.
+    Head,
+    /// Writes the whole evidence as JSON Lines, verified on the way.
+    Export {
+        /// Replaced at once, when the export is whole; standard output without it.
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+        /// Has no new head signed first.
+        #[arg(long)]
+        no_sign: bool,
+    },
+    /// Checks an export, without a node: chain, tree, signatures. Exit codes: 20 unreadable, 21 chain, 22 hash, 23 tree,
+    /// 24 signature, 25 truncated, 26 a signed head contradicts.
+    Verify {
+        /// `-` for standard input.
+        file: PathBuf,
+        #[command(flatten)]
+        trust: TrustArgs,
+    },
+    /// Checks an export and derives every entry again from those before it, without a node. Exit codes: those of
+    /// `verify`, and 27 for an entry that does not follow.
+    Rederive {
+        /// `-` for standard input.
+        file: PathBuf,
+        #[command(flatten)]
+        trust: TrustArgs,
+    },
+    /// Proves that an entry is under a signed head that you kept.
+    Proof {
+        evidence_id: String,
+        #[command(flatten)]
+        trust: TrustArgs,
+    },
+    /// Proves that the evidence under a newer signed head begins with that under an older one.
+    Consistency {
+        #[arg(value_name = "OLD_HEAD_FILE")]
+        old_head: PathBuf,
+        #[arg(value_name = "NEW_HEAD_FILE")]
+        new_head: PathBuf,
+        /// A key whose signatures count, 64 hex digits.
+        #[arg(long, value_name = "HEX")]
+        key: Vec<String>,
+    },
+}
+
+/// What an auditor knows from elsewhere.
+#[derive(Debug, Args)]
+pub struct TrustArgs {
+    /// Signed heads that you kept, one for each line.
+    #[arg(long, value_name = "FILE")]
+    pub head: Vec<PathBuf>,
+    /// A key whose signatures count, 64 hex digits; without any, nobody vouches for anything.
+    #[arg(long, value_name = "HEX")]
+    pub key: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Find {
+    /// Recorded at this instant or later, such as 2026-08-17T09:00:00Z.
+    #[arg(long, value_name = "INSTANT")]
+    pub since: Option<String>,
+    /// Recorded before this instant.
+    #[arg(long, value_name = "INSTANT")]
+    pub until: Option<String>,
+    /// decision, exec_intent, exec_result, ..; a wrong word is answered with all of them.
+    #[arg(long)]
+    pub kind: Option<String>,
+    #[arg(long)]
+    pub action_type: Option<String>,
+    #[arg(long)]
+    pub principal: Option<String>,
+    /// permit, deny, propose, dry_run or observe.
+    #[arg(long)]
+    pub verdict: Option<String>,
+    #[arg(long)]
+    pub reason: Option<String>,
+    #[arg(long, value_name = "UUID")]
+    pub request_id: Option<String>,
+    /// A permit, or its digest as evidence shows it.
+    #[arg(long, value_name = "PERMIT_ID")]
+    pub permit: Option<String>,
+    /// Only reports that came too late and that a human must reconcile.
+    #[arg(long)]
+    pub reconcile: bool,
+    #[arg(long, default_value = "aud-0", value_name = "EVIDENCE_ID")]
+    pub after: String,
+    /// Stops at so many matches.
+    #[arg(long, default_value_t = 1000)]
+    pub limit: u32,
 }
 
 #[derive(Debug, Subcommand)]

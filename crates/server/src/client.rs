@@ -12,6 +12,12 @@ use crate::cli::{Target, exit};
 /// Longer than a node waits for its cluster by default, so that its own answer arrives.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
+/// Longest that a stream may be silent.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// Longest that a stream may take.
+const STREAM_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+
 /// Whose credential a command needs when none is given.
 #[derive(Clone, Copy, Debug)]
 pub enum Role {
@@ -125,6 +131,30 @@ impl Client {
         Err(last.unwrap_or_else(|| anyhow::anyhow!("no node to ask")))
     }
 
+    /// Opens a stream at the first node that can be reached.
+    pub async fn stream(&self, path: &str) -> anyhow::Result<Stream> {
+        let mut last = None;
+        for node in &self.nodes {
+            let mut builder = self.http.get(format!("{node}{path}")).timeout(STREAM_TIMEOUT);
+            if let Some(token) = &self.token {
+                builder = builder.bearer_auth(token);
+            }
+            match builder.send().await {
+                Ok(response) if response.status().is_success() => {
+                    return Ok(Stream { node: node.clone(), response });
+                }
+                Ok(response) => {
+                    let status = response.status();
+                    let body = response.bytes().await.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+                    return Err(refused(status, body.unwrap_or_default()).into());
+                }
+                Err(error) if error.is_connect() => last = Some(unreachable(node, &error)),
+                Err(error) => return Err(unreachable(node, &error)),
+            }
+        }
+        Err(last.unwrap_or_else(|| anyhow::anyhow!("no node to ask")))
+    }
+
     pub async fn send_to(&self, node: &str, request: &Request) -> anyhow::Result<Value> {
         let mut builder = self.http.request(request.method.clone(), format!("{node}{}", request.path));
         if let Some(token) = &self.token {
@@ -150,6 +180,25 @@ impl Client {
             // A decide that is too large or of another media type still carries its verdict.
             Ok(body) if body.get("verdict").is_some() => Ok(body),
             body => Err(refused(status, body.unwrap_or_default()).into()),
+        }
+    }
+}
+
+/// An answer that arrives in parts.
+#[derive(Debug)]
+pub struct Stream {
+    node: String,
+    response: reqwest::Response,
+}
+
+impl Stream {
+    /// The next part; `None` at the end. An answer that breaks off is an error, never an end.
+    pub async fn next(&mut self) -> anyhow::Result<Option<impl AsRef<[u8]> + std::ops::Deref<Target = [u8]>>> {
+        let broken = |text: String| Refused { code: exit::UNAVAILABLE, text, body: Some(Value::Null) };
+        match tokio::time::timeout(SILENCE, self.response.chunk()).await {
+            Ok(Ok(chunk)) => Ok(chunk),
+            Ok(Err(error)) => Err(broken(format!("{} broke off: {error}", self.node)).into()),
+            Err(_) => Err(broken(format!("{} fell silent", self.node)).into()),
         }
     }
 }

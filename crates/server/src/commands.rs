@@ -2,6 +2,7 @@
 
 mod approvals;
 mod decisions;
+mod evidence;
 mod kill;
 mod listings;
 mod permits;
@@ -25,7 +26,7 @@ pub async fn run(cli: &Cli) -> anyhow::Result<u8> {
         Command::Policy(command) => policy::run(target, command).await,
         Command::Permit(command) => permits::run(target, command).await,
         Command::Keys(Keys::New { file }) => crate::keys::create(file).map(|()| exit::OK),
-        Command::Evidence(command) => listings::evidence(target, command).await,
+        Command::Evidence(command) => evidence::run(target, command).await,
         Command::Intents => listings::intents(target).await,
         Command::Budgets => listings::budgets(target).await,
         Command::Cluster(command) => listings::cluster(target, command).await,

@@ -1,51 +1,11 @@
-//! `placet evidence`, `placet intents`, `placet budgets` and `placet cluster`.
+//! `placet intents`, `placet budgets` and `placet cluster`.
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{field, print, rows, segment, table};
-use crate::cli::{Cluster, Evidence, Target, exit};
+use crate::cli::{Cluster, Target, exit};
 use crate::client::{Client, Request, Role};
-
-pub async fn evidence(target: &Target, command: &Evidence) -> anyhow::Result<u8> {
-    let client = Client::new(target, Role::Audit)?;
-    match command {
-        Evidence::Show { evidence_id } => {
-            let answer = client.send(&Request::get(format!("/v1/evidence/{}", segment(evidence_id)))).await?;
-            print(target.output, &answer, |answer| serde_json::to_string_pretty(answer).unwrap_or_default());
-        }
-        Evidence::Tail { after, limit } => {
-            let answer =
-                client.send(&Request::get(format!("/v1/evidence?after={}&limit={limit}", segment(after)))).await?;
-            print(target.output, &answer, |answer| {
-                let rows: Vec<Vec<String>> = rows(answer, "evidence", |one| {
-                    let entry = one.get("entry").cloned().unwrap_or_default();
-                    let (kind, body) = entry
-                        .get("body")
-                        .and_then(Value::as_object)
-                        .and_then(|body| body.iter().next())
-                        .map(|(kind, body)| (kind.clone(), body.clone()))
-                        .unwrap_or_default();
-                    vec![
-                        field(one, "evidence_id"),
-                        field(&entry, "at"),
-                        kind,
-                        field(&body, "action_type"),
-                        field(&body, "verdict"),
-                        field(&body, "reason"),
-                        field(&entry, "principal"),
-                    ]
-                });
-                table(
-                    &["ENTRY", "AT", "KIND", "ACTION", "VERDICT", "REASON", "PRINCIPAL"],
-                    &rows,
-                    "no entries behind this",
-                )
-            });
-        }
-    }
-    Ok(exit::OK)
-}
 
 pub async fn intents(target: &Target) -> anyhow::Result<u8> {
     let client = Client::new(target, Role::Operate)?;
