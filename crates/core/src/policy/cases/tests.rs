@@ -32,6 +32,22 @@ fn the_examples_pass() {
     assert!(!is_case_file(POLICY) && !is_case_file("a: [") && !is_case_file(""));
 }
 
+/// Goal: what the page says about documents and cases is what happens.
+#[test]
+fn the_page_holds() {
+    let page = include_str!("../../../../../docs/POLICY.md");
+    let blocks: Vec<&str> =
+        page.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default()).collect();
+    let [onedoor, converted, cases] = blocks[..] else { panic!("{} blocks", blocks.len()) };
+    let policy = |text: &str| crate::policy::load(text).unwrap_or_else(|mistakes| panic!("{mistakes:#?}")).policy;
+    assert_eq!(policy(onedoor).digest(), policy(converted).digest());
+    let written = crate::policy::convert::to_yaml(policy(onedoor).document());
+    assert_eq!(converted, format!("# the same, converted\n{written}"));
+    for report in reports(cases) {
+        assert!(report.passed, "{}", describe(&report));
+    }
+}
+
 #[test]
 fn a_failure_names_what_differs_and_which_check_decided() {
     let report = one(

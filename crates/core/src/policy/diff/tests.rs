@@ -225,3 +225,23 @@ fn no_field_is_without_a_rule() {
         assert!(used(pattern), "`{pattern}` is about no field");
     }
 }
+
+/// Goal: the page lists every rule, and no other.
+#[test]
+fn the_page_lists_what_is_flagged() {
+    let page = include_str!("../../../../../docs/POLICY.md");
+    let table = page.split("| path | when | loosens because |\n").nth(1).unwrap_or_default();
+    let table = table.split("\n\n").next().unwrap_or_default();
+    let listed: Vec<(String, &str)> = table
+        .lines()
+        .skip(1)
+        .map(|line| {
+            let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+            (cells[0].trim_matches('`').to_owned(), cells[2])
+        })
+        .collect();
+    let item = |path: &str| path.strip_suffix('/').map(|path| format!("{}/", path.replace('/', ".")));
+    let rules: Vec<(String, &str)> =
+        RULES.iter().map(|(path, _, why)| (item(path).unwrap_or_else(|| path.replace('/', ".")), *why)).collect();
+    assert_eq!(listed, rules);
+}
