@@ -75,6 +75,7 @@ each_node() { seq 1 "$nodes"; }
 
 start_all() {
   make_tokens
+  make_redaction_key
   for id in $(each_node); do
     write_config "$id"
     pid_of "$id" >/dev/null || start_node "$id"
@@ -97,12 +98,23 @@ make_tokens() {
   )
 }
 
+# One for the whole cluster: what a policy redacts is kept as digests under it.
+make_redaction_key() {
+  [ -s "$data/redaction.key" ] && return
+  (
+    umask 077
+    head -c 32 /dev/urandom | sha256sum | cut -c1-64 >"$data/redaction.key.new"
+    mv "$data/redaction.key.new" "$data/redaction.key"
+  )
+}
+
 token_of() { sed -n "s/.*\"token:$1\".*\"token\": \"\([^\"]*\)\".*/\1/p" "$data/tokens.json"; }
 
 write_config() {
   local id=$1 other
   {
-    printf 'node_id = %d\ndata = "%s/node-%d"\ntokens = "%s/tokens.json"\n\n' "$id" "$data" "$id" "$data"
+    printf 'node_id = %d\ndata = "%s/node-%d"\ntokens = "%s/tokens.json"\n' "$id" "$data" "$id" "$data"
+    printf 'redaction_key = "%s/redaction.key"\n\n' "$data"
     printf '[http]\nlisten = "127.0.0.1:%d"\n\n' $((port_base + id))
     printf '[grpc]\nlisten = "127.0.0.1:%d"\n\n' $((port_base + 100 + id))
     printf '[peer]\nlisten = "127.0.0.1:%d"\n\n' $((port_base + 200 + id))
