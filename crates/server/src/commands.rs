@@ -10,7 +10,7 @@ mod policy;
 
 use std::io::Write;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cli::{Cli, Command, Keys, Output, exit};
 
@@ -25,7 +25,11 @@ pub async fn run(cli: &Cli) -> anyhow::Result<u8> {
         Command::Kill(command) => kill::run(target, command).await,
         Command::Policy(command) => policy::run(target, command).await,
         Command::Permit(command) => permits::run(target, command).await,
-        Command::Keys(Keys::New { file }) => crate::keys::create(file).map(|()| exit::OK),
+        Command::Keys(Keys::New { file }) => {
+            crate::keys::create(file)?;
+            print(target.output, &json!({ "file": file }), |_| format!("written: {}", file.display()));
+            Ok(exit::OK)
+        }
         Command::Evidence(command) => evidence::run(target, command).await,
         Command::Intents => listings::intents(target).await,
         Command::Budgets => listings::budgets(target).await,
@@ -95,9 +99,7 @@ fn table(heading: &[&str], rows: &[Vec<String>], empty: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
-    use super::field;
+    use super::{field, json};
 
     #[test]
     fn what_an_agent_wrote_stays_one_harmless_line() {

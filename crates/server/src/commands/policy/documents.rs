@@ -220,7 +220,7 @@ mod tests {
         let file = cases.join("one.yaml");
         for (word, expected) in [("propose", exit::OK), ("permit", exit::REFUSED), ("maybe", exit::WRONG)] {
             fs::write(&file, CASE.replace('V', word)).unwrap();
-            assert_eq!((code(&all), code(&[file.clone()])), (expected, expected), "{word}");
+            assert_eq!((code(&all), code(std::slice::from_ref(&file))), (expected, expected), "{word}");
         }
         assert_eq!(code(&[folder.path().join("p.yaml")]), exit::WRONG, "a policy is no case file");
         assert!(test(Output::Json, &[folder.path().join("none")]).is_err());
