@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# `./dev test`: every test of the workspace, with the foreign client's Python. Sourced by ./dev.
+# `./dev test`: every test of the workspace, with the foreign client's Python, and what they say about the cases of the
+# specification. Sourced by ./dev.
 
 run_tests() {
   python_with_grpc
@@ -16,9 +17,16 @@ run_tests() {
   say "tests"
   cargo test --workspace --doc --quiet
   # One test binary at a time; within one, as many threads as the machine has.
-  cargo test --workspace --all-targets "$@" 2>&1 | tee "$root/target/tests.log"
+  local failed=0 about=()
+  cargo test --workspace --all-targets "$@" 2>&1 | tee "$root/target/tests.log" || failed=1
   awk '/^test result: / { passed += $4; failed += $6 } END { printf "all tests: %d passed; %d failed\n", passed, failed }' \
     "$root/target/tests.log"
+  # Arguments, or a failure, leave tests out; then a case that did not run is no finding.
+  [ $# -gt 0 ] || [ $failed -ne 0 ] || about+=(--whole)
+  # Only root can call a socket as several users.
+  [ "$(id -u)" -eq 0 ] || about+=(--without unix)
+  cargo run --quiet -p placet-conformance -- totals "${about[@]}" "$root/target/tests.log" || failed=1
+  [ $failed -eq 0 ] || die "a test failed"
 }
 
 # A finding of another toolchain's linter must not keep a newcomer from the tests; CI takes none.
