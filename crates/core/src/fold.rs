@@ -317,7 +317,9 @@ fn change<R: Read>(state: &mut Overlay<R>, draw: &Draw, with: impl Fn(&mut Spent
         // A bucket that has left its window takes its reservations with it.
         if let Some(spent) = counter.buckets.get_mut(&draw.bucket) {
             with(spent);
-            if *spent == (Spent { reserved: Amount::ZERO, settled: Amount::ZERO }) && draw.bucket != 0 {
+            // A scope that gave everything back is still counted, so it keeps its bucket: else it would count again.
+            let empty = *spent == Spent { reserved: Amount::ZERO, settled: Amount::ZERO };
+            if empty && draw.bucket != 0 && draw.scope.is_none() {
                 counter.buckets.remove(&draw.bucket);
             }
         }
