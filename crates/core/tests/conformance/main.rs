@@ -11,6 +11,7 @@
 
 mod approvals;
 mod budgets;
+mod edges;
 mod evidence;
 mod features;
 mod fixture;

@@ -273,6 +273,15 @@ fn rest(random: &mut Random, pdp: &mut Pdp) {
             for _ in 0..2 {
                 pdp.call("P1", Op::RecordLocal(body.clone())).unwrap();
             }
+            // One whose permit was lost on its way.
+            let lost = request("pay.card", json!({"amount": "1"}));
+            pdp.decide(&lost);
+            let outcome = random.pick(&["success", "not_attempted"]);
+            let act =
+                with(lost, json!({"outcome": outcome, "mode": "fail_open", "protocol": null, "created_at": null}));
+            let times = json!({"completed_at": "2026-08-17T09:00:00Z", "decided_at": "2026-08-17T09:00:00Z"});
+            let body = json!({"protocol": "aadp/0.2", "entries": [with(act, times)]});
+            pdp.call("P1", Op::RecordLocal(body.to_string().into_bytes())).unwrap();
         }
         _ => {
             pdp.call("A1", Op::SignHead).unwrap();
