@@ -126,6 +126,10 @@ def is_hash(text):
     return re.fullmatch("[0-9a-f]{64}", text, re.ASCII)
 
 
+def is_size(number):
+    return 0 <= number < 2**64
+
+
 def is_instant(text):
     found = re.fullmatch(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d{0,2}[1-9])?Z", text, re.ASCII)
     try:
@@ -148,7 +152,7 @@ class Head:
             return None
         head = value["head"]
         fits = is_instant(head["at"]) and is_hash(head["chain_head"]) and is_hash(head["root"])
-        return Head(value) if fits and 0 <= head["size"] < 2**64 else None
+        return Head(value) if fits and is_size(head["size"]) else None
 
 
 @functools.lru_cache(maxsize=4096)
@@ -158,7 +162,7 @@ def read_entry(data):
     bare = {name: value for name, value in entry.items() if name != "policy"} if isinstance(entry, dict) else None
     if not has_shape(bare, ENTRY_SHAPE) or bare["v"] != 1 or not is_instant(bare["at"]):
         return None
-    if len(bare["body"]) != 1 or not set(bare["body"]) <= KINDS:
+    if len(bare["body"]) != 1 or not set(bare["body"]) <= KINDS or not is_hash(bare["prev"]) or not is_size(bare["index"]):
         return None
     head = Head.read(bare["body"].get("head_signed"))
     return None if "head_signed" in bare["body"] and head is None else (bare["index"], bare["prev"], head)
@@ -241,7 +245,7 @@ class Export:
         last = read(line[:-1])
         good = has_shape(last, TRAILER_SHAPE) and is_hash(last["chain_head"]) and is_hash(last["root"])
         signed = Head.read(last["signed"]) if good else None
-        if not good or not 0 <= last["count"] < 2**64 or (last["signed"] is not None and signed is None):
+        if not good or not is_size(last["count"]) or (last["signed"] is not None and signed is None):
             raise Failure(UNREADABLE, None, "the last line is not in its canonical spelling")
         if last["count"] != self.count:
             raise Failure(TRUNCATED, min(last["count"], self.count) + 1, "the last line counts other entries")
