@@ -191,7 +191,7 @@ impl Case {
 pub(crate) fn links(tests: &[&TestFn]) -> String {
     let mut by_name: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for test in tests {
-        by_name.entry(&test.name).or_default().push(format!("[{}](../{})", test.short_file(), test.file));
+        by_name.entry(&test.name).or_default().push(format!("[{}](../{})", test.place(), test.file));
     }
     let parts: Vec<String> =
         by_name.into_iter().map(|(name, files)| format!("`{name}` in {}", files.join(" and "))).collect();

@@ -82,8 +82,9 @@ impl Table {
      PLACET_BLESS=1 ./dev cargo test -p placet-conformance -->
 
 onedoor is the reference implementation of the AADP draft. In {ROWS} places its release 0.8.1 is known, by measurement \
-or by its code, to differ from the draft. Placet does what the draft asks in {} of them, partly in {}, and not in {}. \
-Each answer is shown by the tests that its row names; a name that no test has fails the build.
+or by its code, to fall short of the draft or to make a choice worth naming. Placet does what the draft asks in {} of \
+them, partly in {}, and not in {}. Each answer is shown by the tests that its row names; a name that no test has fails \
+the tests.
 
 | # | the draft asks | onedoor 0.8.1 | Placet | does it? | tests |
 |---|---|---|---|---|---|

@@ -87,10 +87,12 @@ impl TestFn {
         cases_of(&self.name)
     }
 
-    /// The file without what all files of its kind share.
-    pub(crate) fn short_file(&self) -> String {
-        let file = self.file.trim_start_matches("crates/").replace("/tests/", "/").replace("tests/e2e/", "e2e/");
-        file.trim_end_matches(".rs").replace("/conformance", "").to_owned()
+    /// Package and module: enough for a reader to tell files apart.
+    pub(crate) fn place(&self) -> String {
+        let package = self.package.trim_start_matches("crates/").replace("tests", "e2e");
+        let module = self.module.trim_start_matches("conformance::").replace("::", "/");
+        let binary = self.binary.trim_end_matches("/main.rs").trim_end_matches(".rs").trim_start_matches("tests/");
+        format!("{package}/{}", if module.is_empty() { binary } else { &module })
     }
 
     /// Whether a line of a run with this path is about this test.
