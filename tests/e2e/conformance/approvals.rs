@@ -158,7 +158,8 @@ fn case_096_spelling_does_not_matter() {
     case("c096", async |case| {
         let id = text(&case.ask("wire.send", json!({"amount_eur": 400})).await, "approval_id").to_owned();
         case.client().grant(&id).await;
-        let reply = case.client().decide_text(P1, &resumption(&case, &id, json!("@")), r#"{ "amount_eur":400.00}"#).await;
+        let reply =
+            case.client().decide_text(P1, &resumption(&case, &id, json!("@")), r#"{ "amount_eur":400.00}"#).await;
         assert_eq!(says(&reply), ("permit", "passed"));
     });
 }

@@ -89,7 +89,7 @@ fn case_056_057_cost_from_the_request() {
 }
 
 #[test]
-fn case_060_to_063_and_068_a_permit_expires_without_a_further_decide() {
+fn case_060_061_062_063_and_068_a_permit_expires_without_a_further_decide() {
     case("c061", async |case| {
         let reply = case.ask("pay.brief", json!({"amount_eur": "60"})).await;
         let (permit, intent) = (text(&reply, "permit_id"), text(&reply, "evidence_id"));

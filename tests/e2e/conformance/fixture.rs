@@ -53,13 +53,22 @@ pub fn case_alone(name: &str, run: impl AsyncFn(Case)) {
     through(name, DOORS, true, run);
 }
 
+/// Runs one case alone through these doors.
+pub fn case_alone_at(name: &str, doors: &[Door], run: impl AsyncFn(Case)) {
+    through(name, doors, true, run);
+}
+
 fn through(name: &str, doors: &[Door], alone: bool, run: impl AsyncFn(Case)) {
     runtime().block_on(async {
         let shared = shared().await;
         for door in doors {
             let Some(client) = shared.client(*door) else { continue };
             // Fair: who waits to be alone is next.
-            let _guard = if alone { (Some(shared.switch.write().await), None) } else { (None, Some(shared.switch.read().await)) };
+            let _guard = if alone {
+                (Some(shared.switch.write().await), None)
+            } else {
+                (None, Some(shared.switch.read().await))
+            };
             if alone {
                 // A case that failed may have left it engaged.
                 set_switch(&shared.cluster.http, false).await;
@@ -80,7 +89,10 @@ fn through(name: &str, doors: &[Door], alone: bool, run: impl AsyncFn(Case)) {
             }
             if let Err(cause) = ran {
                 let said = cause.downcast_ref::<String>().map(String::as_str);
-                panic!("{name} through the {door:?} door: {}", said.or(cause.downcast_ref::<&str>().copied()).unwrap_or("?"));
+                panic!(
+                    "{name} through the {door:?} door: {}",
+                    said.or(cause.downcast_ref::<&str>().copied()).unwrap_or("?")
+                );
             }
         }
     });
@@ -205,11 +217,7 @@ impl Case {
 fn document(cases: &BTreeMap<String, String>) -> String {
     let of = |template: &str| cases.keys().map(|prefix| template.replace('@', prefix)).collect::<String>();
     let policies: String = cases.values().cloned().collect();
-    format!(
-        "apiVersion: placet/v1\neffects:\n{}\napprovers:\n{}\npolicies:\n{policies}",
-        of(EFFECTS),
-        of(GROUPS)
-    )
+    format!("apiVersion: placet/v1\neffects:\n{}\napprovers:\n{}\npolicies:\n{policies}", of(EFFECTS), of(GROUPS))
 }
 
 async fn set_switch(client: &Client, engaged: bool) {

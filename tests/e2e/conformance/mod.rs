@@ -3,9 +3,19 @@
 
 mod approvals;
 mod budgets;
+mod doors;
 mod evidence;
 mod fixture;
+mod flood;
+mod groups;
 mod idempotency;
+mod later;
 mod messages;
 mod ordering;
 mod policies;
+mod policy_life;
+mod records;
+mod switches;
+mod undo;
+mod urls;
+mod watch;

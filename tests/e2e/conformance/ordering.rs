@@ -48,7 +48,7 @@ fn case_023_a_read_is_observed_under_the_switch() {
 }
 
 #[test]
-fn case_024_to_037_one_answer_each() {
+fn case_024_029_031_032_033_034_036_037_and_039_one_answer_each() {
     case("c024", async |case| {
         for (number, action, params, expected, tiers) in [
             (24, "nope.x", json!({}), ("deny", "default_deny"), (3, 3)),

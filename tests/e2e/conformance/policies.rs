@@ -142,5 +142,5 @@ pub const EFFECTS: &str = "
 ";
 
 pub const GROUPS: &str = "
-  @treasury: { members: [A1, A2, A3, P1], quorum: 2 }
+  @treasury: { members: [A1, A2, P1], quorum: 2 }
 ";

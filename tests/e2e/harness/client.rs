@@ -53,10 +53,6 @@ impl<'a> Call<'a> {
         Self { body: Some(body.to_vec()), media, ..self }
     }
 
-    pub fn expecting(self, digest: &'a str) -> Self {
-        Self { expect: Some(digest), ..self }
-    }
-
     /// The body as it goes over HTTP.
     fn spliced(&self) -> Option<Vec<u8>> {
         let (Some(params), Some(body)) = (self.params, &self.body) else { return self.body.clone() };
@@ -137,6 +133,14 @@ impl Client {
         }
     }
 
+    /// A node's gRPC door, for streams.
+    pub fn channel(&self, id: u64) -> tonic::transport::Channel {
+        match &self.way {
+            Way::Grpc(door) => door.channel(id),
+            _ => panic!("only the gRPC client has channels"),
+        }
+    }
+
     fn nodes(&self) -> usize {
         match &self.way {
             Way::Http { bases, .. } => bases.len(),
@@ -193,7 +197,9 @@ impl Client {
     /// A call to the next node.
     pub async fn ask(&self, call: Call<'_>) -> Answer {
         let id = self.turn();
-        self.send(id, &call).await.unwrap_or_else(|| panic!("node {id} gave no answer to {} {}", call.method, call.path))
+        self.send(id, &call)
+            .await
+            .unwrap_or_else(|| panic!("node {id} gave no answer to {} {}", call.method, call.path))
     }
 
     pub async fn call(&self, method: &str, path: &str, token: &str, body: Option<&Value>) -> Answer {

@@ -71,9 +71,7 @@ pub fn checked(check: v1::PermitCheck) -> Value {
 }
 
 pub fn statics(found: v1::StaticActions) -> Value {
-    let one = |one: v1::StaticAction| {
-        json!({"action_type": one.action_type, "tier": one.tier, "params": json_text(&one.params)})
-    };
+    let one = |one: v1::StaticAction| json!({"action_type": one.action_type, "tier": one.tier, "params": json_text(&one.params)});
     json!({"policy": maybe(found.policy), "as_of": found.as_of, "actions": list(found.actions, one)})
 }
 
