@@ -33,6 +33,8 @@ pub struct Verifier {
     tree: Frontier,
     lines: u64,
     found: Verified,
+    /// Where an entry is spelt again; kept, so that it is not allocated for each.
+    spelt: Vec<u8>,
 }
 
 impl Default for Verifier {
@@ -56,6 +58,7 @@ impl Default for Verifier {
             tree: Frontier::default(),
             lines: 0,
             found,
+            spelt: Vec::new(),
         }
     }
 }
@@ -166,7 +169,8 @@ impl Verifier {
                 return self.fail(Kind::Unreadable, here, format!("{error}{}", source.unwrap_or_default()));
             }
         };
-        if evidence::encode(&entry) != bytes {
+        self.spelt.clear();
+        if serde_json::to_writer(&mut self.spelt, &entry).is_err() || self.spelt != bytes {
             return self.fail(Kind::Unreadable, here, "the entry is not in its canonical spelling");
         }
         if entry.v != ENTRY_VERSION {
