@@ -3,7 +3,7 @@
 # specification. Sourced by ./dev.
 
 run_tests() {
-  python_with_grpc
+  python_for_tests
   if cargo fmt --version >/dev/null 2>&1; then
     say "format"
     cargo fmt --all -- --check || strict "the format differs; cargo fmt --all repairs it"
@@ -35,15 +35,16 @@ strict() {
   say "$1 (an error in CI)"
 }
 
-# A virtual environment with grpcio and grpcio-tools, kept in the cache; nothing of it enters the checkout.
-python_with_grpc() {
-  local version=1.85 folder
-  folder=$cache/python-grpc-$version
+# A virtual environment with grpcio for the foreign client and blake3 for the second verifier, kept in the cache;
+# nothing of it enters the checkout.
+python_for_tests() {
+  local grpc=1.85 blake3=1.0 folder
+  folder=$cache/python-grpc-$grpc-blake3-$blake3
   mkdir -p "$cache"
   exec 8>"$cache/python.lock"
   flock 8
   if [ ! -e "$folder/complete" ]; then
-    say "preparing Python's gRPC for the foreign client's test"
+    say "preparing Python for the foreign client and the second verifier"
     rm -rf "$folder"
     if ! python3 -m venv "$folder" >/dev/null 2>&1; then
       rm -rf "$folder"
@@ -53,8 +54,9 @@ python_with_grpc() {
       "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-venv >/dev/null
       python3 -m venv "$folder"
     fi
-    "$folder/bin/pip" install --quiet --disable-pip-version-check "grpcio~=$version" "grpcio-tools~=$version"
-    "$folder/bin/python" -c 'import grpc, grpc_tools'
+    "$folder/bin/pip" install --quiet --disable-pip-version-check \
+      "grpcio~=$grpc" "grpcio-tools~=$grpc" "blake3~=$blake3"
+    "$folder/bin/python" -c 'import blake3, grpc, grpc_tools'
     touch "$folder/complete"
   fi
   exec 8>&-
