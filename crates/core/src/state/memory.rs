@@ -5,8 +5,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::{
-    ApprovalRecord, Changes, Counter, CounterKey, List, MerkleKey, Meta, PermitRecord, PermitStatus, PolicyRecord, Read,
-    ReadError, RequestRecord,
+    ApprovalRecord, Changes, Counter, CounterKey, List, MerkleKey, Meta, PermitRecord, PermitStatus, PolicyRecord,
+    Read, ReadError, RequestRecord,
 };
 use crate::event::ApprovalState;
 use crate::ids::{ApprovalId, EvidenceIndex, Hash, PermitId, PolicyDigest, RequestId};
@@ -98,9 +98,8 @@ impl List for MemState {
     }
 
     fn open_approvals(&self, after: Option<&ApprovalId>, limit: usize) -> Result<Vec<ApprovalRecord>, ReadError> {
-        let open = |approval: &&ApprovalRecord| {
-            matches!(approval.state, ApprovalState::Pending | ApprovalState::Approved)
-        };
+        let open =
+            |approval: &&ApprovalRecord| matches!(approval.state, ApprovalState::Pending | ApprovalState::Approved);
         Ok(behind(&self.approvals, after).map(|(_, approval)| approval).filter(open).take(limit).cloned().collect())
     }
 
