@@ -61,7 +61,9 @@ pub async fn serve(command: &Serve) -> anyhow::Result<u8> {
         .with_trace_parent(Arc::new(adopt_trace));
     let mut upkeep = JoinSet::new();
     upkeep.spawn(upkeep::fold_metrics(Arc::clone(&telemetry.metrics)));
-    upkeep.spawn(upkeep::sign_heads(node.clone(), Duration::from_millis(config.sign_heads_every_ms)));
+    if config.sign_heads_every_ms > 0 {
+        upkeep.spawn(upkeep::sign_heads(node.clone(), Duration::from_millis(config.sign_heads_every_ms)));
+    }
     if let Some(webhook) = &config.webhook {
         upkeep.spawn(webhook::sender(node.clone(), webhook)?);
     }
@@ -90,6 +92,9 @@ pub async fn serve(command: &Serve) -> anyhow::Result<u8> {
         peer_door
             .spawn(async move { placet_replica::serve_peers(&node, peers, closed).await.context("the peer door") });
     }
+    if config.peer.tls.is_none() && config.initial_cluster.len() > 1 {
+        tracing::warn!("the peer door is plain text: every process of this host can act as any principal through it");
+    }
     tracing::info!(node = config.node_id, http = %config.http.listen, grpc = %config.grpc.listen, peer = %config.peer.listen, "serving");
     if let Some(unix) = &config.unix {
         tracing::info!(path = %unix.path.display(), "serving processes of this host");
@@ -101,6 +106,8 @@ pub async fn serve(command: &Serve) -> anyhow::Result<u8> {
         reason = node.stopped() => Stop::Failed(reason),
         Some(ended) = doors.join_next() => Stop::Failed(ended_early(ended)),
         Some(ended) = peer_door.join_next() => Stop::Failed(ended_early(ended)),
+        // What a node does beside serving never ends by itself: a silent end would be noticed by nobody.
+        Some(ended) = upkeep.join_next() => Stop::Failed(ended_early(ended.map(|()| Ok(())))),
     };
     if let Stop::Asked(reason) = &why {
         tracing::info!(reason, "stopping");
@@ -215,7 +222,7 @@ async fn stdin_closed(wanted: bool) {
 
 fn ended_early(ended: Result<anyhow::Result<()>, tokio::task::JoinError>) -> String {
     match ended {
-        Ok(Ok(())) => "a door closed by itself".to_owned(),
+        Ok(Ok(())) => "a part of it ended by itself".to_owned(),
         Ok(Err(error)) => format!("{error:#}"),
         Err(error) => error.to_string(),
     }

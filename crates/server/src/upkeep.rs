@@ -20,9 +20,6 @@ pub async fn fold_metrics(metrics: Arc<metrics_exporter_prometheus::PrometheusHa
 
 /// Records a signed head every `every` while this node leads and something else was recorded since the last one.
 pub async fn sign_heads(node: Node, every: Duration) {
-    if every.is_zero() {
-        return;
-    }
     let mut clock = tokio::time::interval(every);
     clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     clock.tick().await;

@@ -16,6 +16,7 @@ use placet_core::event::{ApprovalState, Body, Entry};
 use placet_core::evidence;
 use placet_core::ids::{ApprovalId, EvidenceIndex, Principal};
 use placet_core::op::{Answer, ApprovalView, Call, Op, Query, Reject};
+use placet_core::stamp::Stamp;
 use placet_core::state::List;
 use placet_replica::Node;
 use serde::Serialize;
@@ -29,6 +30,19 @@ const FEW: usize = 256;
 /// Entries without anything to tell before the position is recorded all the same: a new leader reads at most so many
 /// again.
 const SILENT_MAX: u64 = 10_000;
+
+/// Entries between two records of the position while there is much to tell.
+const RECORD_EVERY: u64 = 32;
+
+/// How far back a webhook begins that this cluster never had.
+const PAST_MS: i64 = 3_600_000;
+
+/// Attempts at a message that the endpoint says it will never take; then the next one has its turn.
+const REFUSED_ATTEMPTS_MAX: u32 = 10;
+
+/// Bytes of arguments and of a rationale in the part for programs: receivers have limits, and an agent must not choose a
+/// message that none takes.
+const TOLD_BYTES_MAX: usize = 16 << 10;
 
 /// One attempt.
 const ATTEMPT_WITHIN: Duration = Duration::from_secs(10);
@@ -44,11 +58,11 @@ const SHOWN_CHARS_MAX: usize = 600;
 
 /// Plain text leaves this machine only encrypted.
 pub fn check_url(text: &str) -> anyhow::Result<()> {
-    let url = reqwest::Url::parse(text).with_context(|| format!("`webhook.url` is `{text}`, not a URL"))?;
+    let url = reqwest::Url::parse(text).context("`webhook.url` is not a URL")?;
     let local = matches!(url.host_str(), Some("127.0.0.1" | "localhost" | "[::1]"));
     ensure!(
         url.scheme() == "https" || (url.scheme() == "http" && local),
-        "`webhook.url` is `{text}`; it is https, or http on loopback"
+        "`webhook.url` is https, or http on loopback"
     );
     Ok(())
 }
@@ -103,50 +117,63 @@ struct Data {
     evidence_id: String,
     /// Who caused this event.
     by: Principal,
+    /// Whether arguments or rationale are longer than what is told here.
+    clipped: bool,
     approval: ApprovalView,
 }
 
 impl Sender {
     async fn follow(self) {
+        // What was delivered and is not recorded yet: it is not sent again while this node leads.
+        let mut sent = EvidenceIndex(0);
         loop {
             if !self.node.leads() {
-                tokio::time::sleep(PAUSE_FIRST).await;
-                continue;
-            }
-            if let Err(reject) = self.send_what_is_new().await {
+                sent = EvidenceIndex(0);
+            } else if let Err(reject) = self.send_what_is_new(&mut sent).await {
                 tracing::debug!(detail = reject.detail(), "the webhook waits");
-                tokio::time::sleep(PAUSE_FIRST).await;
             }
+            tokio::time::sleep(PAUSE_FIRST).await;
         }
     }
 
     /// Goes on from the recorded position for as long as this node leads.
-    async fn send_what_is_new(&self) -> Result<(), Reject> {
+    async fn send_what_is_new(&self, sent: &mut EvidenceIndex) -> Result<(), Reject> {
         let mut recorded = match self.ask(Op::Query(Query::Notified)).await? {
             Answer::Notified(up_to) => up_to,
             _ => return Ok(()),
         };
-        let mut after = recorded;
+        // A webhook that is new to a cluster with a past does not tell that past.
+        let news_from = match recorded {
+            EvidenceIndex(0) => self.node.now().plus_ms(-PAST_MS),
+            _ => Stamp::default(),
+        };
+        let mut after = recorded.max(*sent);
         while self.node.leads() {
+            if after.0.saturating_sub(recorded.0) > SILENT_MAX || (*sent > recorded && after == *sent) {
+                self.ask(Op::Notified { up_to: after }).await?;
+                recorded = after;
+            }
             let entries = self.node.records().entries(after, FEW)?;
             if entries.is_empty() {
                 self.node.evidence_beyond(after).await;
                 continue;
             }
-            let mut told = false;
             for (index, bytes) in entries {
-                let decoded = evidence::decode(&bytes);
-                if let Ok(entry) = &decoded
-                    && let Some((kind, id)) = news(entry)
+                if let Ok(entry) = evidence::decode(&bytes)
+                    && entry.at >= news_from
+                    && let Some((kind, id)) = news(&entry)
                 {
-                    self.deliver(entry, kind, &id).await?;
-                    told = true;
+                    self.deliver(&entry, kind, &id).await?;
+                    *sent = index;
                 }
                 after = index;
+                if sent.0.saturating_sub(recorded.0) > RECORD_EVERY && *sent == index {
+                    break;
+                }
             }
-            if told || after.0.saturating_sub(recorded.0) > SILENT_MAX {
-                self.ask(Op::Notified { up_to: after }).await?;
-                recorded = after;
+            // Silence behind the last message is covered by its record, too.
+            if *sent > recorded {
+                *sent = after;
             }
         }
         Ok(())
@@ -158,28 +185,32 @@ impl Sender {
 
     /// Tries until the endpoint takes it, or this node leads no longer.
     async fn deliver(&self, entry: &Entry, kind: &'static str, id: &ApprovalId) -> Result<(), Reject> {
-        let approval = match self.ask(Op::Query(Query::Approval { id: id.clone() })).await? {
+        let mut approval = match self.ask(Op::Query(Query::Approval { id: id.clone() })).await? {
             Answer::Approval(view) => view,
             _ => return Ok(()),
         };
-        let message = Message {
-            kind,
-            timestamp: entry.at.to_string(),
-            text: line(kind, entry, &approval),
-            data: Data { evidence_id: entry.index.to_string(), by: entry.principal.clone(), approval },
-        };
+        let text = line(kind, entry, &approval);
+        let clipped = clip(&mut approval.params) | clip(&mut approval.rationale);
+        let data = Data { evidence_id: entry.index.to_string(), by: entry.principal.clone(), clipped, approval };
+        let message = Message { kind, timestamp: entry.at.to_string(), text, data };
         // Strings, numbers and lists; serialising them to memory has no way to fail.
         let body = serde_json::to_vec(&message).unwrap_or_default();
-        let mut pause = PAUSE_FIRST;
+        let (mut pause, mut refused) = (PAUSE_FIRST, 0);
         while self.node.leads() {
             match self.post(entry.index, &body).await {
                 Ok(()) => {
                     metrics::counter!("placet_webhook_delivered_total").increment(1);
                     return Ok(());
                 }
-                Err(error) => {
+                Err(failure) => {
                     metrics::counter!("placet_webhook_failed_total").increment(1);
-                    tracing::warn!(error = format!("{error:#}"), evidence = %entry.index, "the webhook did not take an event; it is sent again");
+                    refused += u32::from(failure.refused);
+                    if refused >= REFUSED_ATTEMPTS_MAX {
+                        metrics::counter!("placet_webhook_refused_total").increment(1);
+                        tracing::error!(error = failure.what, evidence = %entry.index, "the webhook refuses an event; it is left out");
+                        return Ok(());
+                    }
+                    tracing::warn!(error = failure.what, evidence = %entry.index, "the webhook did not take an event; it is sent again");
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
@@ -188,22 +219,53 @@ impl Sender {
         Err(Reject::Unavailable { detail: "this node leads no longer".to_owned() })
     }
 
-    async fn post(&self, index: EvidenceIndex, body: &[u8]) -> anyhow::Result<()> {
-        let seconds = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs().to_string();
+    async fn post(&self, index: EvidenceIndex, body: &[u8]) -> Result<(), Failure> {
+        let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs().to_string();
         let id = index.to_string();
-        let response = self
+        let signature =
+            signature(&self.secret, &id, &seconds, body).map_err(|error| Failure::again(error.to_string()))?;
+        let sent = self
             .client
             .post(&self.url)
             .header("content-type", "application/json")
             .header("webhook-id", &id)
             .header("webhook-timestamp", &seconds)
-            .header("webhook-signature", signature(&self.secret, &id, &seconds, body)?)
+            .header("webhook-signature", signature)
             .body(body.to_vec())
             .send()
-            .await?;
-        ensure!(response.status().is_success(), "it answered {}", response.status());
-        Ok(())
+            .await;
+        // The address is a secret at some receivers, so it is not in what is logged.
+        let response = sent.map_err(|error| Failure::again(error.without_url().to_string()))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(());
+        }
+        let later = matches!(status.as_u16(), 408 | 425 | 429);
+        Err(Failure { what: format!("it answered {status}"), refused: status.is_client_error() && !later })
     }
+}
+
+/// Why a message was not taken.
+struct Failure {
+    what: String,
+    /// The endpoint will say the same again.
+    refused: bool,
+}
+
+impl Failure {
+    fn again(what: String) -> Self {
+        Self { what, refused: false }
+    }
+}
+
+/// Cuts a long text at a character, and says whether it did.
+fn clip(text: &mut String) -> bool {
+    if text.len() <= TOLD_BYTES_MAX {
+        return false;
+    }
+    let end = (0..=TOLD_BYTES_MAX).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    text.truncate(end);
+    true
 }
 
 fn signature(secret: &[u8], id: &str, timestamp: &str, body: &[u8]) -> anyhow::Result<String> {
