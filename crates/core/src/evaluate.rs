@@ -28,7 +28,7 @@ pub use approvals::{mandate_statement, ratification_statement, request_of};
 pub use bounds::within_bounds;
 pub(crate) use budget::{preview, window_now};
 pub use expire::{Due, due_changes, expire};
-pub(crate) use local::{digest as local_digest, key as local_key};
+pub(crate) use local::key as local_key;
 pub(crate) use queue::{minute_draw, open_key};
 pub use rederive::{Difference, Rederivation, Rederived, rederive};
 pub(crate) use switch::stops;

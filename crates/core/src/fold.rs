@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::evaluate::{local_digest, local_key, minute_draw, open_key, permit_of};
+use crate::evaluate::{local_key, minute_draw, open_key, permit_of};
 use crate::event::{ApprovalState, Body, Decided, Draw, Event, ExecResult, KillSwitchSet, PolicyChange, PolicyStep};
 use crate::exact::Amount;
 use crate::ids::{EvidenceIndex, Hash, PermitId};
@@ -57,12 +57,12 @@ pub fn fold<R: Read>(state: &mut Overlay<R>, event: &Event) -> Result<(), ReadEr
         }
         Body::LocalDecision(local) => {
             let record = RequestRecord {
-                digest: local_digest(local),
+                digest: Hash::of(local.params.as_bytes()),
                 index: entry.index,
                 permit_id: None,
                 principal: entry.principal.clone(),
             };
-            state.put_request(local_key(&local.request_id), record);
+            state.put_request(local_key(local, &entry.principal), record);
         }
         Body::Notified(delivered) => meta.notified = meta.notified.max(delivered.up_to),
         Body::MalformedRequest(_)

@@ -5,11 +5,11 @@ use super::decide::active_policy;
 use super::report::{Reported, report_permit};
 use super::{Keys, Outcome, Recorder, redaction};
 use crate::event::{Body, LocalDecision};
-use crate::ids::{Hash, PermitId, RequestId};
+use crate::ids::{PermitId, Principal, RequestId};
 use crate::op::{Answer, LocalRecorded, Reject};
 use crate::redact;
 use crate::reply::Protocol;
-use crate::request::{LocalReport, ReportRequest, ReportSubject};
+use crate::request::{LocalReport, ReportRequest, ReportSubject, digest_parts};
 use crate::state::{Meta, PermitRecord, PermitStatus, Read, ReadError};
 
 pub(super) fn record(
@@ -23,18 +23,14 @@ pub(super) fn record(
     let policy = active_policy(state, meta)?;
     let mut evidence_ids = Vec::with_capacity(report.entries.len());
     for mut local in report.entries {
-        if let Some(known) = state.request(&key(&local.request_id))? {
-            // Delivered before: one act, one entry. Another principal's act under this id is another act.
-            if known.principal != *recorder.principal {
-                let detail = format!("local decision `{}` is another principal's", local.request_id);
-                return Err(Reject::Conflict { detail });
-            }
-            evidence_ids.push(known.index.to_string());
-            continue;
-        }
         let paths = policy.as_ref().map(|policy| redact::paths_of(policy, local.action_type.as_str()));
         if let Some(paths) = paths.filter(|paths| !paths.is_empty()) {
             redact::local(&mut local, &paths, redaction::key(keys)?);
+        }
+        if let Some(known) = state.request(&key(&local, recorder.principal))? {
+            // Delivered before: one act, one entry.
+            evidence_ids.push(known.index.to_string());
+            continue;
         }
         let ended = ended_permit(state, &local, &recorder)?;
         let (request, redacted) = as_report(report.protocol, &local);
@@ -74,12 +70,18 @@ fn as_report(protocol: Protocol, local: &LocalDecision) -> (ReportRequest, Vec<S
     (request, local.redacted.iter().filter(|path| *path == "error").cloned().collect())
 }
 
-/// Where a local decision is found again. No request of a caller has such an id: theirs are UUIDs.
-pub(crate) fn key(request_id: &RequestId) -> RequestId {
-    RequestId::new(format!("local:{request_id}"))
-}
-
-/// What a repeated delivery must repeat.
-pub(crate) fn digest(local: &LocalDecision) -> Hash {
-    Hash::of(local.params.as_bytes())
+/// Where a local decision is found again when it is delivered again. Another act under the same request id, or of
+/// another principal, is another act. No request of a caller has such an id: theirs are UUIDs.
+pub(crate) fn key(local: &LocalDecision, principal: &Principal) -> RequestId {
+    let (decided, completed) = (local.decided_at.to_string(), local.completed_at.to_string());
+    let outcome = format!("{:?}", local.outcome);
+    let parts = [
+        Some(principal.as_str()),
+        Some(local.action_type.as_str()),
+        Some(local.params.as_str()),
+        Some(decided.as_str()),
+        Some(completed.as_str()),
+        Some(outcome.as_str()),
+    ];
+    RequestId::new(format!("local:{}:{}", local.request_id, digest_parts("placet/local/1", &parts)))
 }

@@ -62,18 +62,9 @@ pub(super) fn find(
     }
 }
 
-/// The entry behind which the first match can be: time only grows, and a request's first entry is known.
+/// The entry behind which the first match can be: time only grows.
 fn start(state: &impl List, filter: &EvidenceFilter) -> Result<EvidenceIndex, ReadError> {
-    let mut start = EvidenceIndex(0);
-    if let Some(since) = filter.since {
-        start = last_before(state, since)?;
-    }
-    if let Some(id) = &filter.request_id
-        && let Some(record) = state.request(id)?
-    {
-        start = start.max(EvidenceIndex(record.index.0.saturating_sub(1)));
-    }
-    Ok(start)
+    filter.since.map_or(Ok(EvidenceIndex(0)), |since| last_before(state, since))
 }
 
 /// The last entry before `since`, by halving.
