@@ -11,8 +11,12 @@
 mod cli;
 mod clients;
 mod conformance;
+mod enforcement;
 mod failover;
 mod harness;
 mod membership;
 mod operators;
+mod redaction;
 mod tls;
+mod verifier;
+mod webhook;
