@@ -22,9 +22,13 @@ call "$PLACET_POLICY_TOKEN" POST /v1/policies "@$PLACET_POLICY" application/yaml
 reply=$(call "$PLACET_DECIDE_TOKEN" POST /v1/decide "$(decide payments.transfer '{"payee":"alice","amount_eur":"12.50"}')")
 expect "$(member verdict <<<"$reply")" permit "$reply"
 permit=$(member permit_id <<<"$reply")
+check="{\"permit_id\":\"$permit\"}"
+[[ $(call "$PLACET_DECIDE_TOKEN" POST /v1/permits/check "$check") == *'"usable":true'* ]]
 report="{\"protocol\":\"aadp/0.2\",\"permit_id\":\"$permit\",\"outcome\":\"success\",\"completed_at\":\"2026-12-01T00:00:01Z\"}"
 [[ $(call "$PLACET_DECIDE_TOKEN" POST /v1/report "$report") == *'"accepted":true'* ]]
 [[ $(call "$PLACET_DECIDE_TOKEN" POST /v1/report "$report") == *'"accepted":false'* ]]
+[[ $(call "$PLACET_DECIDE_TOKEN" POST /v1/permits/check "$check") == *'"reason":"reported"'* ]]
+[[ $(call "$PLACET_AUDIT_TOKEN" GET "/v1/evidence?permit=$permit&kind=exec_result") == *'"success":true'* ]]
 
 params='{"batch":"b-1","amount_eur":"900"}'
 reply=$(call "$PLACET_DECIDE_TOKEN" POST /v1/decide "$(decide payments.payout "$params")")
@@ -34,6 +38,17 @@ approval=$(member approval_id <<<"$reply")
 call "$PLACET_APPROVE_TOKEN" POST "/v1/approvals/$approval/grant" '{"note":"by hand"}' >/dev/null
 reply=$(call "$PLACET_DECIDE_TOKEN" POST /v1/decide "$(decide payments.payout "$params" ",\"approval_ref\":\"$approval\"")")
 expect "$(member verdict <<<"$reply")" permit "$reply"
+
+# Granted and resumed at once, in the name of who proposed.
+reply=$(call "$PLACET_DECIDE_TOKEN" POST /v1/decide "$(decide payments.payout "$params")")
+reply=$(call "$PLACET_APPROVE_TOKEN" POST "/v1/approvals/$(member approval_id <<<"$reply")/approve")
+expect "$(member verdict <<<"$reply")" permit "$reply"
+
+scope='"scope":{"action_type":"payments.transfer"}'
+call "$PLACET_OPERATE_TOKEN" POST /v1/killswitch "{\"engaged\":true,\"origin\":\"curl\",$scope}" >/dev/null
+reply=$(call "$PLACET_DECIDE_TOKEN" POST /v1/decide "$(decide payments.transfer '{"payee":"alice","amount_eur":"1"}')")
+expect "$(member reason <<<"$reply")" kill_switch "$reply"
+call "$PLACET_OPERATE_TOKEN" POST /v1/killswitch "{\"engaged\":false,\"origin\":\"curl\",$scope}" >/dev/null
 
 call "$PLACET_OPERATE_TOKEN" POST /v1/killswitch '{"engaged":true,"origin":"curl"}' >/dev/null
 reply=$(call "$PLACET_DECIDE_TOKEN" POST /v1/decide "$(decide payments.transfer '{"payee":"alice","amount_eur":"1"}')")

@@ -78,8 +78,11 @@ assert (first.verdict, first.reason) == ("permit", "passed"), first
 again = decide(request)
 assert again.replayed and again.permit_id == first.permit_id
 reports = stub(rpc.DecisionServiceStub)
+check = pb.CheckPermitRequest(permit_id=first.permit_id)
+assert reports.CheckPermit(check, metadata=auth("DECIDE"), timeout=20).usable
 assert reports.Report(report_request(first.permit_id), metadata=auth("DECIDE"), timeout=20).accepted
 assert not reports.Report(report_request(first.permit_id), metadata=auth("DECIDE"), timeout=20).accepted
+assert reports.CheckPermit(check, metadata=auth("DECIDE"), timeout=20).reason == "reported"
 
 # What cannot be read is denied, with status OK.
 request = decide_request("payments.transfer", {})
@@ -118,8 +121,16 @@ for answer in stub(rpc.DecisionServiceStub).Stream(calls(), metadata=auth("DECID
     permits[answer.correlation_id] = answer.decide.permit_id
 assert sorted(permits) == list(range(wanted)) and len(set(permits.values())) == wanted
 
-# The switch.
+# The switch, and what a watcher hears of it.
 control = stub(rpc.ControlServiceStub)
+watch = stub(rpc.DecisionServiceStub).WatchPermits(pb.WatchPermitsRequest(), metadata=auth("DECIDE"), timeout=20)
+assert next(watch).WhichOneof("notice") == "ready"
+scope = pb.SwitchScope(action_type="payments.payout")
+control.SetKillSwitch(pb.SetKillSwitchRequest(engaged=True, origin="python", scope=scope), metadata=auth("OPERATE"), timeout=20)
+assert next(watch).kill_switch.scope == scope
+assert next(watch).revoked.action_type == "payments.payout"
+watch.cancel()
+control.SetKillSwitch(pb.SetKillSwitchRequest(engaged=False, origin="python", scope=scope), metadata=auth("OPERATE"), timeout=20)
 control.SetKillSwitch(pb.SetKillSwitchRequest(engaged=True, origin="python"), metadata=auth("OPERATE"), timeout=20)
 stopped = decide(decide_request("payments.transfer", {"payee": "alice", "amount_eur": "1"}))
 assert (stopped.verdict, stopped.reason) == ("deny", "kill_switch")
@@ -136,6 +147,8 @@ assert json.loads(entry.entry)["body"]["exec_intent"]["verdict"] == "permit"
 tail = evidence.Tail(pb.TailEvidenceRequest(after="aud-0"), metadata=auth("AUDIT"), timeout=20)
 assert [next(tail).evidence_id for _ in range(3)] == ["aud-1", "aud-2", "aud-3"]
 tail.cancel()
+found = evidence.Find(pb.FindEvidenceRequest(permit=first.permit_id), metadata=auth("AUDIT"), timeout=20)
+assert [one.kind for one in found.evidence] == ["exec_intent", "exec_result", "report_refused"], found
 refused(lambda: evidence.Get(pb.GetEvidenceRequest(evidence_id=first.evidence_id), timeout=20),
         grpc.StatusCode.UNAUTHENTICATED, "unauthenticated")
 
