@@ -69,13 +69,8 @@ fn late_reports_that_ask_for_a_human_are_found() {
     case("rlate", async |case| {
         let reply = case.ask("pay.brief", json!({"amount_eur": "60"})).await;
         let permit = text(&reply, "permit_id");
-        let path = format!("/v1/evidence?kind=reservation_expired&request_id={}", text(&reply, "request_id"));
-        case.cluster()
-            .until("expiry", async || {
-                let page = case.client().get(&path, AUDIT).await;
-                page["evidence"].as_array().unwrap().first().map(drop)
-            })
-            .await;
+        let query = format!("kind=reservation_expired&request_id={}", text(&reply, "request_id"));
+        case.cluster().until("expiry", async || found(&case, &query).await.first().map(drop)).await;
         let late = case.report(permit, "success").await;
         assert_eq!((&late["accepted"], text(&late, "reason")), (&json!(false), "expired"));
         let asked = found(&case, &format!("permit={permit}&reconcile=true")).await;
