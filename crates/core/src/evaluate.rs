@@ -92,7 +92,14 @@ pub fn evaluate(state: &impl Read, call: &Call, at: Stamp, entropy: Entropy, key
         }
         Op::SetMandate(set) => control::set_mandate(state, &meta, recorder, set),
         Op::SetKillSwitch { engaged, origin, note, scope } => {
-            control::set_kill_switch(&meta, recorder, *engaged, origin, note.as_deref(), scope.as_ref())
+            let mut outcome =
+                control::set_kill_switch(&meta, recorder, *engaged, origin, note.as_deref(), scope.as_ref())?;
+            if let Answer::KillSwitch(view) = &mut outcome.answer {
+                // An operator in a hurry must not take a misspelt switch for an engaged one. An unreadable policy is no
+                // reason to refuse a switch.
+                view.warning = control::unknown_scope(state, &meta, scope.as_ref()).unwrap_or_default();
+            }
+            Ok(outcome)
         }
         Op::PublishPolicy { document, expect, activate } => {
             policies::publish(state, &meta, recorder, document, expect.as_deref(), *activate, keys)

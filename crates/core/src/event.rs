@@ -541,6 +541,9 @@ pub enum LocalMode {
 pub struct MandateSet {
     /// About what.
     pub action_type: ActionType,
+    /// The key that signed it; the decision point fills it in. Its word ends with it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub authority: Option<String>,
     /// Denied until the authority says otherwise; else each request waits for it.
     pub denied: bool,
     /// Above every number that the authority used before for this action type.

@@ -158,6 +158,24 @@ impl Amount {
         exact.then_some(Self(sum))
     }
 
+    /// The sum, rounded up where it does not fit exactly: a counter may hold too much, never too little.
+    pub fn add_at_least(self, other: Self) -> Self {
+        if let Some(sum) = self.checked_add(other) {
+            return sum;
+        }
+        let rounded = self.0.checked_add(other.0);
+        let above = rounded.and_then(|sum| sum.checked_add(Decimal::new(1, sum.scale())));
+        Self(above.unwrap_or(Decimal::MAX))
+    }
+
+    /// Whether every sum of such amounts up to `limit` fits exactly, in whatever parts it is held.
+    pub fn adds_up_to(self, limit: Self) -> bool {
+        const DIGITS_MAX: usize = 28;
+        let whole = limit.0.trunc().normalize().to_string().trim_start_matches('-').len();
+        let fraction = usize::try_from(self.0.normalize().scale()).unwrap_or(usize::MAX);
+        fraction == 0 || whole.saturating_add(fraction) <= DIGITS_MAX
+    }
+
     /// The difference, not below zero: a counter never becomes a credit.
     pub fn minus_clamped(self, other: Self) -> Self {
         Self(self.0.checked_sub(other.0).unwrap_or(Decimal::ZERO).max(Decimal::ZERO))

@@ -52,7 +52,7 @@ pub fn fold<R: Read>(state: &mut Overlay<R>, event: &Event) -> Result<(), ReadEr
         Body::PolicyChange(change) => policy_change(state, &mut meta, event, change)?,
         Body::ReportRefused(refused) => meta.late_reports = meta.late_reports.saturating_add(refused.reconcile.into()),
         Body::MandateSet(set) => {
-            let mandate = Mandate { denied: set.denied, serial: set.serial };
+            let mandate = Mandate { authority: set.authority.clone(), denied: set.denied, serial: set.serial };
             Arc::make_mut(&mut meta.mandates).insert(set.action_type.clone(), mandate);
         }
         Body::LocalDecision(local) => {
@@ -220,7 +220,7 @@ fn result<R: Read>(
     for draw in std::mem::take(&mut permit.draws) {
         change(state, &draw, |spent| {
             spent.reserved = spent.reserved.minus_clamped(draw.amount);
-            spent.settled = spent.settled.checked_add(draw.amount).unwrap_or(spent.settled);
+            spent.settled = spent.settled.add_at_least(draw.amount);
         })?;
     }
     if permit.status == PermitStatus::Held {
@@ -262,13 +262,13 @@ fn expiry<R: Read>(
         change(state, &draw, |spent| {
             spent.reserved = spent.reserved.minus_clamped(draw.amount);
             if !released.contains(&draw) {
-                spent.settled = spent.settled.checked_add(draw.amount).unwrap_or(spent.settled);
+                spent.settled = spent.settled.add_at_least(draw.amount);
             }
         })?;
     }
+    // A reversal that expired may have happened all the same, so its original stays reversed.
     permit.status = PermitStatus::Expired;
     meta.open_permits = meta.open_permits.saturating_sub(1);
-    link_undo(state, permit.undo_of, None)?;
     state.put_permit(permit_id, permit);
     Ok(())
 }
@@ -298,7 +298,7 @@ fn reserve<R: Read>(state: &mut Overlay<R>, draw: &Draw) -> Result<(), ReadError
     let mut counter = state.counter(&key)?.unwrap_or_default();
     forget_old_buckets(&mut counter, draw);
     let spent = counter.buckets.entry(draw.bucket).or_default();
-    spent.reserved = spent.reserved.checked_add(draw.amount).unwrap_or(spent.reserved);
+    spent.reserved = spent.reserved.add_at_least(draw.amount);
     state.put_counter(key, counter);
     Ok(())
 }

@@ -10,7 +10,7 @@ pub(crate) use approvals::view as approval_view;
 use crate::evaluate::window_now;
 use crate::event::{BudgetKind, SwitchScope};
 use crate::exact::Amount;
-use crate::ids::{PolicyDigest, Principal};
+use crate::ids::{EvidenceIndex, PolicyDigest, Principal};
 use crate::limits::PAGE_BYTES_MAX;
 use crate::op::{Answer, BudgetCursor, BudgetView, KillSwitchView, PolicyFacts, PolicyView, Query, Reject};
 use crate::stamp::Stamp;
@@ -41,6 +41,7 @@ pub fn answer(state: &impl List, query: &Query, principal: &Principal, now: Stam
         Query::StaticActions => permits::static_actions(state, principal, now),
         Query::Budgets { after, limit } => budgets(state, after.as_ref(), page(limit), now),
         Query::Notified => Ok(Answer::Notified(state.meta()?.notified)),
+        Query::Position => Ok(Answer::Position(EvidenceIndex(state.meta()?.next_index.0.saturating_sub(1)))),
     }
 }
 
@@ -53,6 +54,7 @@ fn kill_switch(meta: &Meta) -> KillSwitchView {
         note: switch.note.clone(),
         scope,
         policy: None,
+        warning: None,
         scoped: Vec::new(),
         evidence_id: None,
     };

@@ -17,6 +17,8 @@ pub(super) struct PresentedApproval {
     pub(super) resumes: Option<EvidenceIndex>,
     /// The mandate authority ratified it.
     pub(super) ratified: bool,
+    /// As many people granted it as the policy in force asks for, and those that it asks for.
+    pub(super) granted: bool,
 }
 
 /// Checks in the order of AADP §11.4.
@@ -27,7 +29,7 @@ pub(super) fn resolve(
     policy: Option<&PolicySet>,
     keys: &Keys,
 ) -> Result<PresentedApproval, Reject> {
-    let unusable = |status| PresentedApproval { status, resumes: None, ratified: false };
+    let unusable = |status| PresentedApproval { status, resumes: None, ratified: false, granted: false };
     let Some(id) = &request.approval_ref else { return Ok(unusable(ApprovalRefStatus::Absent)) };
     let Some(approval) = state.approval(id)? else { return Ok(unusable(ApprovalRefStatus::Unknown)) };
     let status = match approval.state {
@@ -42,10 +44,22 @@ pub(super) fn resolve(
                 status: ApprovalRefStatus::Honored,
                 resumes: Some(approval.proposal),
                 ratified: approval.ratified,
+                granted: approval.terms.human && granted(&approval, policy),
             });
         }
     };
     Ok(unusable(status))
+}
+
+/// Whether the people who granted it are those whom the policy in force asks: a group that came later, or a larger
+/// quorum, has not spoken yet.
+fn granted(approval: &ApprovalRecord, policy: Option<&PolicySet>) -> bool {
+    let Some(document) = policy.map(PolicySet::document) else { return true };
+    let action = document.actions.get(approval.action_type.as_str());
+    let Some(name) = action.and_then(|action| action.approval.group.as_ref()) else { return true };
+    let Some(group) = document.approvers.get(name) else { return false };
+    let votes = approval.votes.iter().filter(|vote| group.members.iter().any(|member| member == vote.as_str()));
+    u32::try_from(votes.count()).unwrap_or(u32::MAX) >= group.quorum
 }
 
 /// Same action, same arguments whatever their spelling, and the same declared cost where nothing else fixes it.

@@ -173,14 +173,16 @@ pub fn ratification_statement(approval: &ApprovalRecord, approved: bool) -> Vec<
 }
 
 /// What the mandate authority signs to speak about a whole action type.
-pub fn mandate_statement(action_type: &ActionType, denied: bool, serial: u64) -> Vec<u8> {
+pub fn mandate_statement(cluster: Hash, action_type: &ActionType, denied: bool, serial: u64) -> Vec<u8> {
     #[derive(Serialize)]
     struct Statement<'a> {
         action_type: &'a ActionType,
+        /// The hash of the first entry.
+        cluster: Hash,
         denied: bool,
         serial: u64,
     }
-    statement(&Statement { action_type, denied, serial })
+    statement(&Statement { action_type, cluster, denied, serial })
 }
 
 fn statement(of: &impl Serialize) -> Vec<u8> {

@@ -88,10 +88,15 @@ pub(super) fn draw(
         // A sum that cannot be held exactly is above any limit that could have been written.
         let consumed = counter.consumed(window.counts_from);
         let fits = consumed.and_then(|sum| sum.checked_add(amount)).is_some_and(|sum| sum <= budget.limit);
-        if full_of_scopes || !fits {
+        // INVARIANT (conservation) needs sums that are exact however reserved and settled parts are split.
+        let too_fine = !amount.adds_up_to(budget.limit);
+        if full_of_scopes || !fits || too_fine {
             let object = object(name, budget, &window, &counter);
-            let detail = full_of_scopes
-                .then(|| format!("budget `{name}` already has {SCOPED_COUNTERS_MAX} counters in this window"));
+            let detail = if full_of_scopes {
+                Some(format!("budget `{name}` already has {SCOPED_COUNTERS_MAX} counters in this window"))
+            } else {
+                too_fine.then(|| format!("the amount has more decimals than budget `{name}` can add up exactly"))
+            };
             return Ok(Err(Refusal::Exhausted { kind: budget.kind, window: budget.window, object, detail }));
         }
         drawn.cost = drawn.cost.or(cost.filter(|_| budget.kind == BudgetKind::Value));

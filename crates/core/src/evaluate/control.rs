@@ -6,7 +6,7 @@ use super::{Keys, Outcome, Recorder, label};
 use crate::event::{Body, KillSwitchSet, LiftReport, MandateSet, Notified, SwitchScope};
 use crate::evidence;
 use crate::head::Head;
-use crate::ids::{EvidenceIndex, Principal};
+use crate::ids::{EvidenceIndex, Hash, Principal};
 use crate::limits::{ACTION_TYPE_BYTES_MAX, MANDATES_MAX, REVERIFIED_ENTRIES_MAX, SCOPED_SWITCHES_MAX};
 use crate::merkle;
 use crate::op::{Answer, KillSwitchView, MandateView, Reject, SignedHeadView};
@@ -50,6 +50,7 @@ pub(super) fn set_kill_switch(
         scope: scope.cloned(),
         policy: lift,
         scoped: Vec::new(),
+        warning: None,
         evidence_id: Some(index.to_string()),
     };
     Ok(recorder.answer(Answer::KillSwitch(view)))
@@ -80,22 +81,51 @@ pub(super) fn set_mandate(
     set: &MandateSet,
 ) -> Result<Outcome, Reject> {
     let policy = active_policy(state, meta)?;
-    let statement = mandate_statement(&set.action_type, set.denied, set.serial);
+    let statement = mandate_statement(cluster_id(state)?, &set.action_type, set.denied, set.serial);
     if !signed_by_authority(policy.as_deref(), &statement, &set.signature) {
         let detail = "the signature is not the mandate authority's over this statement".to_owned();
         return Err(Reject::Forbidden { detail });
     }
+    let authority = policy.and_then(|policy| policy.document().mandate_authority.clone());
     let before = meta.mandates.get(&set.action_type);
-    if before.is_some_and(|mandate| mandate.serial >= set.serial) {
+    // Another key begins its own count: a key that leaked cannot outlive itself.
+    if before.is_some_and(|mandate| mandate.authority == authority && mandate.serial >= set.serial) {
         return Err(Reject::Conflict { detail: "`serial` is not above the last one for this action type".to_owned() });
     }
     if before.is_none() && meta.mandates.len() >= MANDATES_MAX {
         return Err(Reject::Conflict { detail: format!("there are statements about {MANDATES_MAX} action types") });
     }
-    let evidence_id = recorder.record(Protocol::LATEST, Body::MandateSet(set.clone()), None);
+    let evidence_id =
+        recorder.record(Protocol::LATEST, Body::MandateSet(MandateSet { authority, ..set.clone() }), None);
     let view =
         MandateView { action_type: set.action_type.clone(), denied: set.denied, serial: set.serial, evidence_id };
     Ok(recorder.answer(Answer::Mandate(view)))
+}
+
+/// What names this cluster: the hash of its first entry. A word for one cluster is no word for another.
+pub(super) fn cluster_id(state: &impl Read) -> Result<Hash, Reject> {
+    let first = state.entry(EvidenceIndex(1))?;
+    first
+        .map(|bytes| evidence::hash(&bytes))
+        .ok_or_else(|| Reject::Conflict { detail: "nothing is recorded yet".to_owned() })
+}
+
+/// What the policy in force does not know, so that a switch for it may stop nothing.
+pub(super) fn unknown_scope(
+    state: &impl Read,
+    meta: &Meta,
+    scope: Option<&SwitchScope>,
+) -> Result<Option<String>, Reject> {
+    let Some(scope) = scope else { return Ok(None) };
+    let policy = active_policy(state, meta)?;
+    let document = policy.as_ref().map(|policy| policy.document());
+    let known = match scope {
+        SwitchScope::ActionType(name) => document.is_some_and(|document| document.actions.contains_key(name.as_str())),
+        SwitchScope::Effect(label) => document.is_some_and(|document| document.effects.contains_key(label)),
+        // Who may call is not the policy's business.
+        SwitchScope::Principal(_) => true,
+    };
+    Ok((!known).then(|| format!("the policy in force does not name `{scope}`; check the spelling")))
 }
 
 /// Signs everything before the entry that records the signature.

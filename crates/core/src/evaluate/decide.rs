@@ -47,7 +47,7 @@ pub(super) fn decide_request(
     let policy = active_policy(state, meta)?;
     let policy = policy.as_deref();
     let approval = approval_ref::resolve(state, &recorder, &request, policy, keys)?;
-    let case = Case { state, meta, policy, request: &request, recorder: &recorder, approval: &approval };
+    let case = Case { state, meta, policy, request: &request, recorder: &recorder, approval: &approval, keys };
     let judged = case.judge()?;
     // An approved action runs at tier 1 whatever the policy says (AADP §3.2).
     let judged = if case.authorised() { judged } else { judged.named() };

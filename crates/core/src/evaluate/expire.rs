@@ -22,7 +22,7 @@ pub enum Due {
 pub fn expire(state: &impl Read, due: &Due, at: Stamp) -> Result<Option<Event>, ReadError> {
     let system = Principal::system();
     let meta = state.meta()?;
-    // Expiry frees what is held, so it goes on where the policy cannot be read.
+    // Expiry frees amounts, so it goes on where the policy cannot be read; calls then stay counted, the strict side.
     let policy = active_policy(state, &meta).unwrap_or_default();
     let found = match due {
         Due::Permit(id) => state
@@ -66,7 +66,7 @@ pub(crate) fn is_open(state: ApprovalState) -> bool {
 }
 
 pub(super) fn expiry(permit_id: &PermitId, permit: &PermitRecord, policy: Option<&PolicySet>) -> Body {
-    let keeps_rate = policy.is_some_and(|policy| policy.document().expiry_keeps_rate);
+    let keeps_rate = policy.is_none_or(|policy| policy.document().expiry_keeps_rate);
     let goes_back = |draw: &&Draw| !keeps_rate || draw.kind == BudgetKind::Value;
     let what =
         if keeps_rate { "the value part went back, the call stays counted" } else { "the whole reservation went back" };

@@ -8,7 +8,7 @@
 use super::approval_ref::PresentedApproval;
 use super::budget::{self, Refusal};
 use super::effects::{self, Resolved};
-use super::{Recorder, bounds, queue, switch, undo};
+use super::{Keys, Recorder, bounds, queue, switch, undo};
 use crate::event::{ApprovalTerms, BudgetKind, Check, CheckResult, Draw};
 use crate::exact::Amount;
 use crate::ids::EvidenceIndex;
@@ -28,6 +28,7 @@ pub(super) struct Case<'a, R> {
     pub(super) request: &'a DecideRequest,
     pub(super) recorder: &'a Recorder<'a>,
     pub(super) approval: &'a PresentedApproval,
+    pub(super) keys: &'a Keys,
 }
 
 /// What judging came to.
@@ -110,10 +111,15 @@ impl<R: Read> Case<'_, R> {
         self.approval.resumes.is_some()
     }
 
-    /// Everyone whose word the policy asks for has given it: a human, and the mandate authority where it has a say.
+    /// The mandate authority has no say, or has ratified what is presented.
+    fn ratified(&self) -> bool {
+        self.approval.ratified || self.action().is_none_or(|action| !action.requires_external_authorization)
+    }
+
+    /// Everyone whose word the policy asks for has given it: a human, and the mandate authority where it has a say. An
+    /// authority stands in for no human.
     pub(super) fn authorised(&self) -> bool {
-        let ratified = || self.action().is_none_or(|action| !action.requires_external_authorization);
-        self.approved() && (self.approval.ratified || ratified())
+        self.approved() && self.approval.granted && self.ratified()
     }
 
     pub(super) fn judge(&self) -> Result<Judged, Reject> {
@@ -184,7 +190,7 @@ impl<R: Read> Case<'_, R> {
             return Ok(judged.deny(Reason::Bounds, detail));
         }
         judged.check("bounds", "bounds", "arguments inside the policy's bounds", "inside", true);
-        match undo::target(self.state, policy, self.request, self.recorder.principal, self.recorder.at)? {
+        match undo::target(self.state, policy, self.request, self.recorder.principal, self.recorder.at, self.keys)? {
             Ok(target) => judged.undo_of = target,
             Err(detail) => {
                 judged.check("undo", "parent_id", "a reversible action of this principal", detail, false);
@@ -288,6 +294,10 @@ impl<R: Read> Case<'_, R> {
         }
         if action.requires_external_authorization {
             self.defer(judged, &mut escalation)?;
+            if self.approved() && self.ratified() && judged.effective == Tier::AutoCapped && escalation.is_none() {
+                // Ratified, and no human is needed: it runs like every approved action (AADP §3.2).
+                judged.effective = Tier::Auto;
+            }
         }
         Ok(escalation)
     }
@@ -295,8 +305,10 @@ impl<R: Read> Case<'_, R> {
     /// The mandate authority has the say (AADP §11.5): a standing denial denies whatever was ratified before it, else
     /// each request waits for it.
     fn defer(&self, judged: &mut Judged, escalation: &mut Option<(Reason, String)>) -> Result<(), String> {
-        let denied = self.meta.mandates.get(&self.request.action_type).is_some_and(|mandate| mandate.denied);
-        let ratified = self.authorised();
+        let authority = self.policy.and_then(|policy| policy.document().mandate_authority.as_ref());
+        let mandate = self.meta.mandates.get(&self.request.action_type);
+        let denied = mandate.is_some_and(|mandate| mandate.denied && mandate.authority.as_ref() == authority);
+        let ratified = self.approved() && self.approval.ratified;
         let (value, result) = match (denied, ratified) {
             (true, _) => ("denied", CheckResult::Fail),
             (false, true) => ("ratified", CheckResult::Pass),

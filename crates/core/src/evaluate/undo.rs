@@ -1,9 +1,13 @@
 //! Undo (AADP §20): a decide like every other, linked to the one intent that it reverses.
 //! Absent on purpose: privilege. INVARIANT (one reversal): an intent is reversed by at most one permit at a time.
 
+use super::Keys;
+use super::redaction::canonical_under;
 use crate::event::Body;
 use crate::evidence;
 use crate::ids::{EvidenceIndex, PermitId, Principal};
+use crate::json;
+use crate::op::Reject;
 use crate::policy::PolicySet;
 use crate::request::{DecideRequest, Outcome, Source};
 use crate::stamp::Stamp;
@@ -16,11 +20,14 @@ pub(super) fn target(
     request: &DecideRequest,
     principal: &Principal,
     at: Stamp,
-) -> Result<Result<Option<EvidenceIndex>, &'static str>, ReadError> {
+    keys: &Keys,
+) -> Result<Result<Option<EvidenceIndex>, &'static str>, Reject> {
     let (Source::Undo, Some(parent)) = (request.source, request.parent_id.as_deref()) else { return Ok(Ok(None)) };
     let found = match EvidenceIndex::parse(parent) {
         Some(index) => permit_of(state, index)?.map(|(_, permit)| permit),
-        None => state.permit(&PermitId::new(parent))?,
+        // Nothing else names a permit: re-derivation knows permits by other names.
+        None if parent.starts_with("pmt-") => state.permit(&PermitId::new(parent))?,
+        None => None,
     };
     let Some(original) = found.filter(|permit| permit.principal == *principal) else {
         return Ok(Err("`parent_id` names no permitted action of this principal"));
@@ -38,9 +45,24 @@ pub(super) fn target(
         Err("the action was not reported as a success")
     } else if original.undo_until.is_none_or(|until| until <= at) {
         Err("the undo window of the action is closed")
+    } else if !same_arguments(state, request, original.index, keys)? {
+        Err("the arguments are not those of the action to be reversed")
     } else {
         Ok(Some(original.index))
     })
+}
+
+/// An undo has the arguments of what it reverses (AADP §20): with others it would be another act under that name.
+fn same_arguments(
+    state: &impl Read,
+    request: &DecideRequest,
+    original: EvidenceIndex,
+    keys: &Keys,
+) -> Result<bool, Reject> {
+    let Some(bytes) = state.entry(original)? else { return Ok(false) };
+    let Ok(Body::ExecIntent(decided)) = evidence::decode(&bytes).map(|entry| entry.body) else { return Ok(false) };
+    let Ok(recorded) = json::parse(decided.params.as_bytes()) else { return Ok(false) };
+    Ok(json::canonical(&recorded) == canonical_under(request, &decided.redacted, keys)?)
 }
 
 /// The permit of an intent.

@@ -68,6 +68,9 @@ pub struct KillSwitchView {
     pub scope: Option<SwitchScope>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub policy: Option<LiftReport>,
+    /// A scope that the policy in force does not name.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub warning: Option<String>,
     /// On a read of the global switch: the scoped ones that are engaged.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub scoped: Vec<KillSwitchView>,

@@ -46,6 +46,9 @@ pub struct Meta {
 /// The standing word about one action type (AADP §11.5).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mandate {
+    /// Whose word it is; under another authority it counts as none.
+    #[serde(default)]
+    pub authority: Option<String>,
     /// Denied until the authority says otherwise.
     pub denied: bool,
     /// The highest number seen.

@@ -3,7 +3,8 @@
 use ed25519_dalek::{Signer, SigningKey};
 use placet_core::evaluate::{mandate_statement, ratification_statement};
 use placet_core::event::MandateSet;
-use placet_core::ids::{ActionType, ApprovalId, hex};
+use placet_core::evidence;
+use placet_core::ids::{ActionType, ApprovalId, EvidenceIndex, hex};
 use placet_core::op::{Answer, Op, Reject};
 
 use super::fixture::Pdp;
@@ -132,6 +133,7 @@ pub fn ratify(pdp: &mut Pdp, id: &ApprovalId, approved: bool) -> Result<Answer, 
 /// The authority's standing word about an action type.
 pub fn mandate(pdp: &mut Pdp, action: &str, denied: bool, serial: u64) -> Result<Answer, Reject> {
     let action_type = ActionType::new(action);
-    let signature = sign(&mandate_statement(&action_type, denied, serial));
-    pdp.call("A4", Op::SetMandate(MandateSet { action_type, denied, serial, signature }))
+    let cluster = evidence::hash(&pdp.state.entries[&EvidenceIndex(1)]);
+    let signature = sign(&mandate_statement(cluster, &action_type, denied, serial));
+    pdp.call("A4", Op::SetMandate(MandateSet { action_type, authority: None, denied, serial, signature }))
 }

@@ -2,6 +2,7 @@
 
 use placet_core::evaluate::{mandate_statement, ratification_statement};
 use placet_core::event::{MandateSet, SwitchScope};
+use placet_core::evidence;
 use placet_core::ids::{ActionType, EvidenceIndex, Principal};
 use placet_core::op::{Answer, Op};
 use placet_core::reply::Verdict;
@@ -134,8 +135,12 @@ fn authorities(desk: &mut Desk) {
     let statement = ratification_statement(&desk.state.approvals[&waits], true);
     let signature = authorised(&statement);
     desk.call("treaty-desk", Op::RatifyApproval { id: waits, approved: true, signature });
-    let signature = authorised(&mandate_statement(&treaty, true, 1));
-    desk.call("treaty-desk", Op::SetMandate(MandateSet { action_type: treaty, denied: true, serial: 1, signature }));
+    let cluster = evidence::hash(&desk.state.entries[&EvidenceIndex(1)]);
+    let signature = authorised(&mandate_statement(cluster, &treaty, true, 1));
+    desk.call(
+        "treaty-desk",
+        Op::SetMandate(MandateSet { action_type: treaty, authority: None, denied: true, serial: 1, signature }),
+    );
     desk.decide("agent-3", "treaty.sign", json!({"with": "y"}), json!({}));
     let scope = Some(SwitchScope::Principal(Principal::new("agent-2")));
     let note = Some("odd wires".to_owned());

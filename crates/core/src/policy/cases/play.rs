@@ -120,7 +120,8 @@ impl<'a> World<'a> {
     fn play(&mut self, case: &Case) -> Result<Vec<Difference>, Stopped> {
         case.start.spent.iter().for_each(|spending| self.spend(spending));
         for name in &case.start.mandate_denied {
-            let denied = Mandate { denied: true, serial: 1 };
+            let authority = self.policy.document().mandate_authority.clone();
+            let denied = Mandate { authority, denied: true, serial: 1 };
             Arc::make_mut(&mut self.state.meta.mandates).insert(ActionType::new(name), denied);
         }
         for (at, step) in &case.start.before {

@@ -418,6 +418,13 @@ impl ActionAt {
             report.mistake(at, "an external authorization needs `mandate: { authority: <key> }`");
         }
         if let Some(at) = self.redact_at {
+            if let Some(cost) = &self.rules.cost
+                && redact::covers(&self.rules.redact, &cost.param)
+            {
+                let param = &cost.param;
+                report
+                    .mistake(at, format!("`{param}` is the cost: what it draws is on record, so it cannot be hidden"));
+            }
             for path in self.rules.redact.iter().filter(|path| redact::is_judged(&self.rules, path)) {
                 report.warning(at, format!("a rule reads `{path}`: decisions on it cannot be derived again"));
             }

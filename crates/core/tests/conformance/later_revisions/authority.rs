@@ -1,10 +1,10 @@
 //! Cases L11 to L16: the mandate authority, bound audiences, idempotency keys.
 
-use placet_core::evaluate::ratification_statement;
-use placet_core::event::{ApprovalState, Body};
-use placet_core::ids::ApprovalId;
+use placet_core::evaluate::{mandate_statement, ratification_statement};
+use placet_core::event::{ApprovalState, Body, MandateSet};
+use placet_core::ids::{ActionType, ApprovalId, Hash};
 use placet_core::op::{Op, Reject};
-use placet_core::reply::DecideReply;
+use placet_core::reply::{DecideReply, Tier};
 use serde_json::json;
 
 use crate::features::{self, mandate, ratify};
@@ -157,4 +157,58 @@ fn case_l16_one_permit_one_idempotency_key() {
     let permit = first.permit_id.unwrap();
     assert_eq!(key(&pdp.decide(&body)).value, Some(permit.digest().to_string()), "a function of the permit only");
     assert!(!key(&second).value.unwrap().contains("pmt-"));
+}
+
+/// Goal: an authority stands in for no human, whatever the policy came to ask meanwhile.
+#[test]
+fn a_ratification_is_no_grant() {
+    type Edit = fn(&mut placet_core::policy::Document);
+    let edits: [Edit; 3] = [
+        |document| document.actions.get_mut("mandated.auto").unwrap().tier = Tier::Confirm,
+        |document| document.actions.get_mut("mandated.auto").unwrap().effects = vec!["egress".to_owned()],
+        |document| {
+            let action = document.actions.get_mut("mandated.auto").unwrap();
+            action.tier = Tier::Confirm;
+            action.requires_external_authorization = false;
+        },
+    ];
+    for (at, edit) in edits.into_iter().enumerate() {
+        let mut pdp = features::pdp();
+        let id = pdp.ask("mandated.auto", json!({"n": 1})).approval_id.unwrap();
+        ratify(&mut pdp, &id, true).unwrap();
+        assert_eq!(pdp.approval_state(&id), ApprovalState::Approved);
+        pdp.edit(edit);
+        let reference = json!({"approval_ref": id.as_str()});
+        let reply = pdp.decide(&with(request("mandated.auto", json!({"n": 1})), reference));
+        assert_eq!((says(&reply).0, reply.permit_id), ("propose", None), "edit {at}");
+    }
+}
+
+/// Goal: a group that came after the grant has not spoken yet.
+#[test]
+fn a_grant_of_one_is_no_quorum() {
+    let mut pdp = features::pdp();
+    let id = pdp.ask("mandated.confirm", json!({})).approval_id.unwrap();
+    ratify(&mut pdp, &id, true).unwrap();
+    pdp.grant(&id);
+    pdp.edit(|document| {
+        document.actions.get_mut("mandated.confirm").unwrap().approval.group = Some("treasury".to_owned());
+    });
+    let reply = pdp.decide(&with(request("mandated.confirm", json!({})), json!({"approval_ref": id.as_str()})));
+    assert_eq!((says(&reply).0, reply.permit_id), ("propose", None));
+}
+
+/// Goal: a statement signed for one cluster is none for another, and the word of a key ends with it.
+#[test]
+fn a_standing_word_is_for_one_cluster_and_of_one_key() {
+    let action_type = ActionType::new("mandated.auto");
+    let signature = features::sign(&mandate_statement(Hash::of(b"staging"), &action_type, false, 9));
+    let word = MandateSet { action_type, authority: None, denied: false, serial: 9, signature };
+    let mut production = features::pdp();
+    mandate(&mut production, "mandated.auto", true, 1).unwrap();
+    let replayed = production.call("A4", Op::SetMandate(word));
+    assert!(matches!(replayed, Err(Reject::Forbidden { .. })), "{replayed:?}");
+    assert_eq!(says(&production.ask("mandated.auto", json!({"n": 1}))).0, "deny");
+    production.edit(|document| document.mandate_authority = Some("11".repeat(32)));
+    assert_eq!(says(&production.ask("mandated.auto", json!({"n": 1}))).0, "propose");
 }
