@@ -2,23 +2,34 @@
 //! Absent on purpose: repetition. An act whose outcome is not known is never done again (AADP §10.5, §16).
 
 use std::error::Error;
-use std::io::ErrorKind;
 use std::time::Duration;
 
 use placet_core::request::Outcome;
 
-/// How an act ended without success. Any error converts into one with `?`: it says `failure`, unless a broken or
-/// silent connection is in its chain; then nobody knows whether the act happened, and it says `timeout`.
+/// How an act ended without success. Any error converts into one with `?`, and says `timeout`: nobody knows whether the
+/// act happened, so it is not begun again. An error alone never proves more: what a sink did before it is not in it. A
+/// sink that knows more says so.
 ///
 /// ```
+/// use std::io::ErrorKind;
+///
 /// use placet_pep::{Outcome, SinkError};
 ///
-/// let parse = "x".parse::<u32>().unwrap_err();
-/// assert_eq!(SinkError::from(parse).outcome(), Outcome::Failure);
-/// let torn = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
-/// assert_eq!(SinkError::from(torn).outcome(), Outcome::Timeout);
+/// # fn send() -> std::io::Result<()> { Err(ErrorKind::ConnectionRefused.into()) }
+/// let by_itself = SinkError::from(std::io::Error::from(ErrorKind::ConnectionRefused));
+/// assert_eq!(by_itself.outcome(), Outcome::Timeout);
+/// // This is the sink's only step, so a refused connection means that nothing was sent.
+/// let said = send().map_err(|error| match error.kind() {
+///     ErrorKind::ConnectionRefused => SinkError::no_effect(error.to_string()),
+///     _ => error.into(),
+/// });
+/// assert!(said.is_err_and(|error| error.is_without_effect()));
+/// assert_eq!(SinkError::failed("the valve answered: jammed").outcome(), Outcome::Failure);
 /// assert_eq!(SinkError::refused("the valve is locked").outcome(), Outcome::NotAttempted);
 /// ```
+///
+/// One error says `not_attempted`: that of [`crate::Governed::enter`], if no governed sink was entered before. So enter
+/// first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SinkError {
     outcome: Outcome,
@@ -29,7 +40,7 @@ pub struct SinkError {
 }
 
 impl SinkError {
-    /// Attempted, and it did not succeed.
+    /// Attempted, and it positively did not succeed: the target said so.
     pub fn failed(error: impl Into<String>) -> Self {
         Self { outcome: Outcome::Failure, no_effect: false, entry: false, error: error.into() }
     }
@@ -51,7 +62,7 @@ impl SinkError {
 
     /// What it says when a governed sink was opened before: not opening another one does not undo that.
     pub(crate) fn after_entry(self, entered: bool) -> Self {
-        if self.entry && entered { Self::failed(self.error) } else { self }
+        if self.entry && entered { Self::unknown(self.error) } else { self }
     }
 
     /// What will be reported.
@@ -77,30 +88,16 @@ impl<E: Error + 'static> From<E> for SinkError {
         if first.is::<crate::permit::NotPermittedError>() {
             return Self { entry: true, ..Self::refused(error.to_string()) };
         }
-        let (mut text, mut unknown, mut next) = (String::new(), false, Some(first));
+        let (mut text, mut next) = (String::new(), Some(first));
         while let Some(cause) = next {
             if !text.is_empty() {
                 text.push_str(": ");
             }
             text.push_str(&cause.to_string());
-            unknown |= cause.downcast_ref::<std::io::Error>().is_some_and(|io| leaves_open(io.kind()))
-                || cause.is::<tokio::time::error::Elapsed>();
             next = cause.source();
         }
-        if unknown { Self::unknown(text) } else { Self::failed(text) }
+        Self::unknown(text)
     }
-}
-
-/// Whether the other side may have acted although this one saw an error.
-fn leaves_open(kind: ErrorKind) -> bool {
-    matches!(
-        kind,
-        ErrorKind::BrokenPipe
-            | ErrorKind::ConnectionAborted
-            | ErrorKind::ConnectionReset
-            | ErrorKind::TimedOut
-            | ErrorKind::UnexpectedEof
-    )
 }
 
 /// A sink and what it declares about itself.

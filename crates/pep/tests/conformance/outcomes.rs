@@ -12,13 +12,35 @@ async fn case_111_a_sink_that_fails_is_reported_as_failure_once() {
     let result = house
         .pep
         .run(lamp(), async |_| {
-            "x".parse::<u32>()?;
+            "x".parse::<u32>().map_err(|error| SinkError::failed(error.to_string()))?;
             Ok(())
         })
         .await;
     assert!(matches!(result, Err(RunError::Failed { no_effect: false, .. })), "{result:?}");
     let report = house.only_report("failure").await;
     assert!(report["error"].as_str().unwrap().contains("invalid digit"), "{report}");
+}
+
+/// An error that nobody judged says nothing about the act: a client's timeout, a lost answer, a text that is no number.
+#[tokio::test]
+async fn case_111_an_error_alone_is_reported_as_timeout() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let client = reqwest::Client::builder().timeout(Duration::from_millis(100)).no_proxy().build().unwrap();
+    let timeout = client.post(url).send().await.unwrap_err();
+    assert!(timeout.is_timeout());
+    for error in [
+        SinkError::from(timeout),
+        SinkError::from("x".parse::<u32>().unwrap_err()),
+        SinkError::from(std::io::Error::from(std::io::ErrorKind::NotFound)),
+        // What the sink did before this connection is not in the error.
+        SinkError::from(std::io::Error::from(std::io::ErrorKind::ConnectionRefused)),
+    ] {
+        let house = House::open().await;
+        let result = house.pep.run::<(), _, _>(lamp(), async move |_| Err(error)).await;
+        assert!(matches!(result, Err(RunError::TimedOut { .. })), "{result:?}");
+        house.only_report("timeout").await;
+    }
 }
 
 /// Every way to end, one table: what the sink says, what is reported.
