@@ -38,6 +38,7 @@ pub struct Action {
     parent_id: Option<String>,
     approval_ref: Option<String>,
     request_id: Option<String>,
+    resumed: bool,
 }
 
 impl Action {
@@ -53,6 +54,7 @@ impl Action {
             parent_id: None,
             approval_ref: None,
             request_id: None,
+            resumed: false,
         }
     }
 
@@ -111,9 +113,41 @@ impl Action {
         self
     }
 
-    /// Asks under this UUID instead of a new random one. An id that was permitted before is not acted on again.
+    /// Asks under this UUID instead of a new random one. This outbox acts at most once under it, also after a restart,
+    /// and with or without a decision point; a permit that was given under it before, to whomever, is not acted on.
     pub fn request_id(mut self, request_id: impl Into<String>) -> Self {
         self.request_id = Some(request_id.into());
+        self
+    }
+
+    /// Collects the permit of a resumption that an approver drove (`POST /v1/approvals/{id}/approve`, AADP §11.3): the
+    /// approval's `resumed_request`, and its id. Type and arguments are those of the proposal.
+    ///
+    /// That permit was answered before, to the approver. So it is acted on once by this outbox, after the claim is on
+    /// disk and the decision point said that the permit is still usable. One enforcement point collects it: another
+    /// one, with an outbox of its own, does not see the claim before the act is reported.
+    ///
+    /// ```
+    /// use placet_pep::testing::Scene;
+    /// use placet_pep::{Action, RunError};
+    ///
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let scene = Scene::open().await?;
+    /// # let (pep, pdp) = (&scene.pep, &scene.pdp);
+    /// let transfer = Action::new("wire.send").param("payee", "acme");
+    /// let Err(RunError::Proposed(proposal)) = pep.run(transfer.clone(), async |_| Ok(())).await else { panic!() };
+    /// let approval_id = proposal.approval_id.unwrap_or_default();
+    /// // … an approver says yes …
+    /// # let resumed_request = pdp.approve(&approval_id)?;
+    /// pep.run(transfer.resumed(resumed_request, approval_id), async |_| Ok(())).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn resumed(mut self, request_id: impl Into<String>, approval_id: impl Into<String>) -> Self {
+        self.request_id = Some(request_id.into());
+        self.approval_ref = Some(approval_id.into());
+        self.resumed = true;
         self
     }
 
@@ -125,9 +159,12 @@ impl Action {
     /// Builds the body and reads it back as a decision point would: what is not well formed never leaves.
     pub(crate) fn ask(self) -> Result<Asked, String> {
         let params = self.params?;
-        let request_id = match self.request_id {
-            Some(text) => RequestId::parse(&text).ok_or_else(|| "`request_id` is not a UUID".to_owned())?,
-            None => clock::new_request_id().map_err(|error| error.to_string())?,
+        let (request_id, origin) = match self.request_id {
+            Some(text) => {
+                let id = RequestId::parse(&text).ok_or_else(|| "`request_id` is not a UUID".to_owned())?;
+                (id, if self.resumed { Origin::Resumed } else { Origin::Caller })
+            }
+            None => (clock::new_request_id().map_err(|error| error.to_string())?, Origin::ThisCall),
         };
         let body = Body {
             protocol: Protocol::LATEST,
@@ -146,6 +183,7 @@ impl Action {
         let read = DecideRequest::parse(&body).map_err(|malformed| malformed.detail)?;
         Ok(Asked {
             request_id,
+            origin,
             action_type: self.action_type,
             source: self.source,
             rationale: self.rationale,
@@ -156,10 +194,22 @@ impl Action {
     }
 }
 
+/// Who chose a request id, and so who may have been permitted under it before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// This call, at random: nobody else.
+    ThisCall,
+    /// The caller: anyone.
+    Caller,
+    /// A decision point, when an approver drove the resumption.
+    Resumed,
+}
+
 /// A well-formed request, ready to be sent any number of times.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) request_id: RequestId,
+    pub(crate) origin: Origin,
     pub(crate) action_type: String,
     pub(crate) source: Source,
     pub(crate) rationale: String,
@@ -167,6 +217,13 @@ pub(crate) struct Asked {
     /// The same arguments as a decision point reads them.
     pub(crate) exact_params: BTreeMap<String, Json>,
     pub(crate) body: Vec<u8>,
+}
+
+impl Asked {
+    /// The id that this outbox may act on once; none where it was made for this call alone.
+    pub(crate) fn claim(&self) -> Option<&str> {
+        (self.origin != Origin::ThisCall).then(|| self.request_id.as_str())
+    }
 }
 
 #[derive(Serialize)]

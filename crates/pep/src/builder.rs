@@ -9,7 +9,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::ask::Asker;
-use crate::endpoint::{Address, Credentials, Endpoint};
+use crate::endpoint::{Address, Credentials, Endpoint, is_token};
 use crate::limits::{
     ATTEMPT_WITHIN_DEFAULT, ATTEMPTS_DEFAULT, ATTEMPTS_MAX, DECIDE_WITHIN_DEFAULT, ENDPOINTS_MAX, SINK_WITHIN_DEFAULT,
     STATIC_AGE_MAX,
@@ -42,6 +42,9 @@ pub enum BuildError {
     /// A handler that cannot be.
     #[error("a handler is wrong: {0}")]
     Obligation(String),
+    /// A bearer token that no request can carry.
+    #[error("the bearer token is not visible ASCII")]
+    Token,
     /// Certificates, or the transport they are for.
     #[error("the connection cannot be set up: {0}")]
     Transport(String),
@@ -74,6 +77,7 @@ pub struct PepBuilder {
     boundary: Option<String>,
     handlers: Vec<(String, Arc<dyn ObligationHandler>)>,
     note_refusals: bool,
+    check_before_act: bool,
     attempts: Option<u32>,
     attempt_within: Option<Duration>,
     decide_within: Option<Duration>,
@@ -97,7 +101,8 @@ impl PepBuilder {
         self
     }
 
-    /// The bearer token of this enforcement point's principal.
+    /// The bearer token of this enforcement point's principal, in visible ASCII. It is not sent to a socket, where the
+    /// process is the identity.
     pub fn bearer_token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into());
         self
@@ -151,6 +156,14 @@ impl PepBuilder {
         self
     }
 
+    /// Asks the decision point right before each permitted act starts whether it still may (`POST /v1/permits/check`): a
+    /// kill switch that was engaged meanwhile, or a permit that is over, stops the act, which is reported as
+    /// `not_attempted`. So does a check that is not answered, whatever the mode. Off unless it is said.
+    pub fn check_before_act(mut self, check: bool) -> Self {
+        self.check_before_act = check;
+        self
+    }
+
     /// Attempts for one decision, 1 to 64, over all endpoints; 8 unless it is said.
     pub fn attempts(mut self, attempts: u32) -> Self {
         self.attempts = Some(attempts);
@@ -190,6 +203,9 @@ impl PepBuilder {
         if attempts == 0 || attempts > ATTEMPTS_MAX {
             return Err(BuildError::Limit(format!("attempts are 1 to {ATTEMPTS_MAX}")));
         }
+        if self.token.as_deref().is_some_and(|token| !is_token(token)) {
+            return Err(BuildError::Token);
+        }
         let folder = self.outbox.ok_or(BuildError::NoOutbox)?;
         let mut registry = Registry::default();
         registry.boundary = self.boundary;
@@ -215,6 +231,7 @@ impl PepBuilder {
             asker: Asker::new(endpoints, attempts, self.decide_within.unwrap_or(DECIDE_WITHIN_DEFAULT)),
             folder,
             note_refusals: self.note_refusals,
+            check_before_act: self.check_before_act,
             reads: self.reads,
             registry,
             sink_within: self.sink_within.unwrap_or(SINK_WITHIN_DEFAULT),

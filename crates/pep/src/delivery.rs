@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use placet_core::reply::Protocol;
-use placet_core::request::Outcome;
+use placet_core::request::{LocalReport, Outcome};
 use placet_core::stamp::Stamp;
 use serde::Serialize;
 use serde_json::Value;
@@ -17,9 +17,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use crate::answer::{Receipt, clip, object};
-use crate::ask::{Asker, DeliveryFault};
+use crate::ask::{Asker, DeliveryFault, LOCAL_PATH, bit};
 use crate::clock;
-use crate::limits::{BACKOFF_FIRST, DELIVERIES_MAX, DELIVERY_BACKOFF_MAX, LOCAL_BATCH_BYTES_MAX, LOCAL_BATCH_MAX};
+use crate::limits::{
+    BACKOFF_FIRST, DELIVERIES_MAX, DELIVERY_BACKOFF_MAX, ERROR_BYTES_MAX, LOCAL_BATCH_BYTES_MAX, LOCAL_BATCH_MAX,
+};
 use crate::outbox::{Ending, Item, LocalAct, Outbox, Subject};
 
 /// A report request (AADP §10.3).
@@ -80,6 +82,8 @@ struct Parcel {
     /// What to send instead when the decision point will never take `body`.
     bare: Option<Vec<u8>>,
     local: bool,
+    /// Endpoints that know no such permit of this sender.
+    passed_over: u64,
 }
 
 /// The side of delivery that runs look at.
@@ -220,6 +224,7 @@ fn report_parcel(key: u64, item: Option<&Item>) -> Parcel {
         body: build(false).unwrap_or_default(),
         bare: build(true),
         local: false,
+        passed_over: item.map_or(0, |item| item.strangers),
     }
 }
 
@@ -250,18 +255,32 @@ fn local_parcel(items: &mut std::collections::BTreeMap<u64, Item>, first: u64) -
         }
     }
     let body = serde_json::to_vec(&LocalBody { protocol: Protocol::LATEST, entries }).unwrap_or_default();
-    Parcel { keys, path: "/v1/local", body, bare: None, local: true }
+    Parcel { keys, path: LOCAL_PATH, body, bare: None, local: true, passed_over: 0 }
+}
+
+/// Whether a local act can be delivered whatever becomes of it, read as a decision point would: it is larger and nested
+/// deeper than the decide request that it was made from.
+pub(crate) fn fits(act: &LocalAct) -> Result<(), String> {
+    // What JSON takes the most bytes for.
+    let error = "\u{1}".repeat(ERROR_BYTES_MAX);
+    let entry = LocalEntry { act, outcome: Outcome::NotAttempted, error: Some(&error), completed_at: clock::now() };
+    let body = LocalBody { protocol: Protocol::LATEST, entries: vec![entry] };
+    let body = serde_json::to_vec(&body).map_err(|error| error.to_string())?;
+    if body.len() > LOCAL_BATCH_BYTES_MAX {
+        return Err(format!("{} bytes, and a delivery has {LOCAL_BATCH_BYTES_MAX}", body.len()));
+    }
+    LocalReport::parse(&body).map(drop)
 }
 
 async fn send(outbox: &Outbox, asker: &Asker, parcel: Parcel) {
     let answer = match deliver(asker, &parcel, &parcel.body).await {
-        Err(DeliveryFault::Refused(why)) => match &parcel.bare {
+        Err(NotTaken::Fault(DeliveryFault::Refused(why))) => match &parcel.bare {
             // The payload may be what it does not take; the outcome itself must still arrive.
             Some(bare) => {
                 tracing::warn!(%why, "a report was refused; it is sent again without its payload");
                 deliver(asker, &parcel, bare).await
             }
-            None => Err(DeliveryFault::Refused(why)),
+            None => Err(DeliveryFault::Refused(why).into()),
         },
         answer => answer,
     };
@@ -276,16 +295,29 @@ async fn send(outbox: &Outbox, asker: &Asker, parcel: Parcel) {
             }
             return;
         }
-        Err(DeliveryFault::Away(why)) => {
+        Err(NotTaken::Stranger(at)) => {
+            let strangers = parcel.passed_over | bit(at);
+            let to = if asker.are_all(strangers) { Back::Aside } else { Back::Elsewhere(strangers) };
+            if to == Back::Aside {
+                tracing::error!("no endpoint knows the permit of a report as this sender's; it is set aside");
+            }
+            put_back(outbox, &parcel, to);
+        }
+        // Of the endpoints that are left for this one; others may be there.
+        Err(NotTaken::Fault(DeliveryFault::Away(why))) if parcel.passed_over != 0 => {
+            tracing::debug!(%why, path = parcel.path, "not delivered; it is tried again");
+            put_back(outbox, &parcel, Back::Later);
+        }
+        Err(NotTaken::Fault(DeliveryFault::Away(why))) => {
             tracing::debug!(%why, path = parcel.path, "not delivered; nothing is, for a while");
             put_back(outbox, &parcel, Back::Later);
             pause(outbox);
         }
-        Err(DeliveryFault::Again(why)) => {
+        Err(NotTaken::Fault(DeliveryFault::Again(why))) => {
             tracing::debug!(%why, path = parcel.path, "not delivered; it is tried again");
             put_back(outbox, &parcel, Back::Later);
         }
-        Err(DeliveryFault::Refused(why)) => {
+        Err(NotTaken::Fault(DeliveryFault::Refused(why))) => {
             let only = parcel.keys.len() == 1;
             if only {
                 tracing::error!(%why, path = parcel.path, "the decision point will not take this; it is set aside");
@@ -296,22 +328,37 @@ async fn send(outbox: &Outbox, asker: &Asker, parcel: Parcel) {
     outbox.touch();
 }
 
+/// Why a parcel is still here.
+enum NotTaken {
+    Fault(DeliveryFault),
+    /// This endpoint knows no such permit of this sender.
+    Stranger(usize),
+}
+
+impl From<DeliveryFault> for NotTaken {
+    fn from(fault: DeliveryFault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
 /// Sends it once. A refusal inside a 200 is a receipt like any other, except that the body was not understood.
-async fn deliver(asker: &Asker, parcel: &Parcel, body: &[u8]) -> Result<(), DeliveryFault> {
-    let reply = asker.deliver(parcel.path, body).await?;
+async fn deliver(asker: &Asker, parcel: &Parcel, body: &[u8]) -> Result<(), NotTaken> {
+    let (at, reply) = asker.deliver(parcel.path, body, parcel.passed_over).await?;
     if parcel.local {
         let ids = object(&reply.body).map_err(DeliveryFault::Again)?;
         let ids = ids.get("evidence_ids").and_then(Value::as_array).map_or(0, Vec::len);
         return if ids == parcel.keys.len() {
             Ok(())
         } else {
-            Err(DeliveryFault::Again(format!("{} acts were sent, {ids} were acknowledged", parcel.keys.len())))
+            Err(DeliveryFault::Again(format!("{} acts were sent, {ids} were acknowledged", parcel.keys.len())).into())
         };
     }
     let receipt = Receipt::read(&reply.body).map_err(DeliveryFault::Again)?;
     match (receipt.accepted, receipt.reason.as_deref()) {
         (true, _) | (false, Some("x-placet.already_reported")) => Ok(()),
-        (false, Some("malformed")) => Err(DeliveryFault::Refused(receipt.detail)),
+        (false, Some("malformed")) => Err(DeliveryFault::Refused(receipt.detail).into()),
+        // The permit was given at another endpoint, which may know this sender by another name.
+        (false, Some("sender_mismatch")) => Err(NotTaken::Stranger(at)),
         (false, reason) => {
             // It is recorded as a refused report; repeating it changes nothing.
             let reason = reason.unwrap_or("none");
@@ -337,6 +384,8 @@ fn pause(outbox: &Outbox) {
 enum Back {
     Later,
     Alone,
+    /// At once, to an endpoint that is not among these.
+    Elsewhere(u64),
     Aside,
 }
 
@@ -349,6 +398,9 @@ fn put_back(outbox: &Outbox, parcel: &Parcel, to: Back) {
             item.alone |= to == Back::Alone;
             item.set_aside = to == Back::Aside;
             item.next_at = Some(Instant::now() + clock::backoff(BACKOFF_FIRST, DELIVERY_BACKOFF_MAX, item.tries));
+            if let Back::Elsewhere(strangers) = to {
+                (item.strangers, item.next_at) = (strangers, None);
+            }
         }
     }
 }

@@ -38,6 +38,11 @@ fn wrong(text: &str) -> String {
     format!("`{text}` is neither a URL such as https://pdp-1:7101 nor unix:/run/placet.sock")
 }
 
+/// Whether a bearer token can be sent as one: visible ASCII.
+pub(crate) fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
 /// What every endpoint of one enforcement point shares.
 pub(crate) struct Credentials {
     pub(crate) token: Option<String>,
@@ -103,8 +108,8 @@ pub(crate) struct Reply {
 #[derive(Debug)]
 pub(crate) struct Lost {
     pub(crate) detail: String,
-    /// The request may have arrived.
-    pub(crate) sent: bool,
+    /// There was no request: what the caller or the configuration gave cannot be sent to anyone.
+    pub(crate) unbuildable: bool,
 }
 
 impl Endpoint {
@@ -113,21 +118,22 @@ impl Endpoint {
         let mut shared = None;
         let mut endpoints = Vec::new();
         for address in addresses {
-            let (client, base, shown) = match address {
+            let (client, base, shown, token) = match address {
                 Address::Url(url) => {
                     let client = match &shared {
                         Some(client) => Client::clone(client),
                         None => credentials.client(None)?,
                     };
                     shared = Some(client.clone());
-                    (client, url.clone(), url.clone())
+                    (client, url.clone(), url.clone(), credentials.token.clone())
                 }
                 Address::Socket(path) => {
                     let shown = format!("unix:{}", path.display());
-                    (credentials.client(Some(path))?, "http://localhost".to_owned(), shown)
+                    // On a socket this process is the identity, and a token beside it is refused (AADP §15.2).
+                    (credentials.client(Some(path))?, "http://localhost".to_owned(), shown, None)
                 }
             };
-            endpoints.push(Self { client, base, shown, token: credentials.token.clone() });
+            endpoints.push(Self { client, base, shown, token });
         }
         Ok(endpoints)
     }
@@ -148,7 +154,7 @@ impl Endpoint {
             Some(token) => request.bearer_auth(token),
             None => request,
         };
-        let lost = |error: &reqwest::Error| Lost { detail: chain(&self.shown, error), sent: !error.is_connect() };
+        let lost = |error: &reqwest::Error| Lost { detail: chain(&self.shown, error), unbuildable: error.is_builder() };
         let mut response = request.send().await.map_err(|error| lost(&error))?;
         let mut body = Vec::new();
         while let Some(part) = response.chunk().await.map_err(|error| lost(&error))? {

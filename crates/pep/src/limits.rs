@@ -86,6 +86,13 @@ pub const LOCAL_BATCH_BYTES_MAX: usize = 900 << 10;
 /// that none that is still in the outbox is forgotten.
 pub const RECENT_PERMITS_MAX: usize = 2 * OUTBOX_ITEMS_MAX;
 
+/// Request ids of callers that were acted under and are remembered, also over restarts, so that none is acted under
+/// twice: weeks of retries, and some megabytes. Ids that this crate makes are never repeated, and not remembered.
+pub const RECENT_REQUESTS_MAX: usize = 100_000;
+
+/// About what one of them takes in the outbox file, in bytes.
+pub const CLAIM_BYTES: u64 = 70;
+
 /// Action types on the list for `fail_static`; about what an answer of its largest size holds.
 pub const STATIC_ACTIONS_MAX: usize = 4096;
 

@@ -62,7 +62,8 @@ pub trait ObligationHandler: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Does it, before the act; returns evidence for the report (`null` for none). The error says why it could not be
+    /// Does it, before the act and after the intent is on disk; it is called once, also if this process dies meanwhile
+    /// (then the permit is reported as `timeout`). Returns evidence for the report (`null` for none). The error says why it could not be
     /// done; the act then does not happen.
     async fn discharge(&self, obligation: &Obligation) -> Result<Value, String>;
 }
@@ -85,6 +86,12 @@ impl fmt::Debug for Registry {
 pub(crate) struct Stopped {
     pub(crate) obligation_type: String,
     pub(crate) why: String,
+}
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "obligation `{}`: {}", self.obligation_type, self.why)
+    }
 }
 
 /// What the checked list says about the act.

@@ -10,92 +10,30 @@
 //! INVARIANT (one report): an item leaves the outbox only by an answer of a decision point about it.
 
 mod log;
+mod recent;
+mod record;
 #[cfg(test)]
 mod tests;
 
 pub use log::OutboxError;
 pub(crate) use log::write_whole;
+pub(crate) use record::{Ending, LocalAct, LocalMode, Record, Subject};
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use placet_core::request::{Outcome, Source};
-use placet_core::stamp::Stamp;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use placet_core::request::Outcome;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use crate::clock;
-use crate::limits::{OUTBOX_BYTES_MAX, OUTBOX_GROUP_MAX, OUTBOX_ITEMS_MAX, RECENT_PERMITS_MAX};
+use crate::limits::{
+    CLAIM_BYTES, OUTBOX_BYTES_MAX, OUTBOX_GROUP_MAX, OUTBOX_ITEMS_MAX, RECENT_PERMITS_MAX, RECENT_REQUESTS_MAX,
+};
 use log::Log;
-
-/// What an item is about.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Subject {
-    /// A permit: it is owed exactly one report.
-    Permit { permit_id: String, request_id: String, action_type: String },
-    /// A decision without a permit: its report is information (AADP §10.5).
-    Request { request_id: String },
-    /// An act that was decided here.
-    Local(Box<LocalAct>),
-}
-
-/// What a decision point learns about an act that was decided without it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct LocalAct {
-    pub(crate) request_id: String,
-    pub(crate) action_type: String,
-    pub(crate) params: Value,
-    pub(crate) source: Source,
-    pub(crate) rationale: String,
-    pub(crate) decided_at: Stamp,
-    pub(crate) mode: LocalMode,
-    /// Digest of the policy that the list came from.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub(crate) policy: Option<String>,
-}
-
-/// Why an act could be decided here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum LocalMode {
-    FailStatic,
-    FailOpen,
-}
-
-/// What happened.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Ending {
-    pub(crate) outcome: Outcome,
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub(crate) error: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub(crate) payload: Option<Value>,
-    pub(crate) completed_at: Stamp,
-    #[serde(default)]
-    pub(crate) no_effect: bool,
-}
-
-impl Ending {
-    pub(crate) fn new(outcome: Outcome, error: impl Into<String>) -> Self {
-        let error = Some(error.into()).filter(|text| !text.is_empty());
-        Self { outcome, error, payload: None, completed_at: clock::now(), no_effect: false }
-    }
-}
-
-/// One change of the outbox, as it is written.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Record {
-    Begun { key: u64, subject: Subject },
-    Ended { key: u64, ending: Ending },
-    Delivered { key: u64 },
-}
+use recent::Recent;
 
 /// One act, until its report is delivered.
 #[derive(Clone, Debug)]
@@ -107,14 +45,17 @@ pub(crate) struct Item {
     pub(crate) tries: u32,
     pub(crate) next_at: Option<Instant>,
     pub(crate) in_flight: bool,
+    /// Endpoints that know no such permit of this sender.
+    pub(crate) strangers: u64,
     /// It was refused together with others, so it goes alone.
     pub(crate) alone: bool,
     /// The decision point will not take it, even without its payload. It stays on disk, and is tried at the next start.
     pub(crate) set_aside: bool,
 }
 
-/// Items by age, and the permits that were ever begun here, as far back as memory goes.
-#[derive(Debug, Default)]
+/// Items by age; the permits that were begun in this life, and the request ids of callers that were ever acted under
+/// here, as far back as memory goes.
+#[derive(Debug)]
 pub(crate) struct Items {
     pub(crate) by_key: BTreeMap<u64, Item>,
     /// Acts that were decided here, whether over or not.
@@ -124,16 +65,33 @@ pub(crate) struct Items {
     /// Pauses in a row.
     pub(crate) pauses: u32,
     bytes: u64,
-    claimed: HashSet<String>,
-    claims: VecDeque<String>,
+    permits: Recent,
+    requests: Recent,
+}
+
+impl Default for Items {
+    fn default() -> Self {
+        Self {
+            by_key: BTreeMap::new(),
+            locals: 0,
+            pause_until: None,
+            pauses: 0,
+            bytes: 0,
+            permits: Recent::new(RECENT_PERMITS_MAX),
+            requests: Recent::new(RECENT_REQUESTS_MAX),
+        }
+    }
 }
 
 impl Items {
     fn apply(&mut self, record: Record) {
         match record {
+            Record::Claimed { request_id } => {
+                self.requests.claim(&request_id);
+            }
             Record::Begun { key, subject } => {
                 if let Subject::Permit { permit_id, .. } = &subject {
-                    self.claim(permit_id);
+                    self.permits.claim(permit_id);
                 }
                 self.locals += usize::from(matches!(subject, Subject::Local(_)));
                 let bytes = serde_json::to_vec(&subject).map_or(0, |bytes| bytes.len() as u64);
@@ -145,6 +103,7 @@ impl Items {
                     tries: 0,
                     next_at: None,
                     in_flight: false,
+                    strangers: 0,
                     alone: false,
                     set_aside: false,
                 };
@@ -169,23 +128,15 @@ impl Items {
         }
     }
 
-    /// Whether this permit was never begun here.
-    fn claim(&mut self, permit_id: &str) -> bool {
-        if !self.claimed.insert(permit_id.to_owned()) {
-            return false;
-        }
-        self.claims.push_back(permit_id.to_owned());
-        if self.claims.len() > RECENT_PERMITS_MAX
-            && let Some(oldest) = self.claims.pop_front()
-        {
-            self.claimed.remove(&oldest);
-        }
-        true
+    /// About how much the records below take.
+    fn live_bytes(&self) -> u64 {
+        self.bytes + self.requests.len() as u64 * CLAIM_BYTES
     }
 
     /// The records that make these items again.
     fn records(&self) -> Vec<Record> {
-        let mut records = Vec::new();
+        let claimed = |request_id: &String| Record::Claimed { request_id: request_id.clone() };
+        let mut records: Vec<Record> = self.requests.iter().map(claimed).collect();
         for (key, item) in &self.by_key {
             records.push(Record::Begun { key: *key, subject: item.subject.clone() });
             if let Some(ending) = &item.ending {
@@ -331,13 +282,31 @@ impl Outbox {
 
     /// Whether this permit was never begun here; from now on it was.
     pub(crate) fn claim(&self, permit_id: &str) -> bool {
-        self.items().claim(permit_id)
+        self.items().permits.claim(permit_id)
     }
 
-    /// An act is about to begin. It may only begin when the disk has acknowledged this.
-    pub(crate) fn begin(&self, subject: Subject) -> (u64, Ack) {
+    /// Whether nothing was done under this request id of a caller here; from now on something was. It is on disk with
+    /// what begins under it, or with [`Self::write_claim`].
+    pub(crate) fn claim_request(&self, request_id: &str) -> bool {
+        self.items().requests.claim(request_id)
+    }
+
+    /// Whether something was done under this request id of a caller here.
+    pub(crate) fn is_claimed(&self, request_id: &str) -> bool {
+        self.items().requests.holds(request_id)
+    }
+
+    /// A claim for what is done elsewhere.
+    pub(crate) fn write_claim(&self, request_id: &str) -> Ack {
+        self.change(vec![Record::Claimed { request_id: request_id.to_owned() }])
+    }
+
+    /// An act is about to begin, under a claim if the request id is a caller's. It may only begin when the disk has
+    /// acknowledged this.
+    pub(crate) fn begin(&self, subject: Subject, claim: Option<&str>) -> (u64, Ack) {
         let key = self.next_key.fetch_add(1, Ordering::Relaxed);
-        (key, self.change(vec![Record::Begun { key, subject }]))
+        let claim = claim.map(|request_id| Record::Claimed { request_id: request_id.to_owned() });
+        (key, self.change(claim.into_iter().chain([Record::Begun { key, subject }]).collect()))
     }
 
     /// An act is over.
@@ -435,12 +404,14 @@ fn write_all(
             let mut items = items.lock().unwrap_or_else(PoisonError::into_inner);
             for change in &group {
                 // What is over is delivered even if the disk did not take it; what would begin does not.
-                let begins = matches!(change.records.as_slice(), [Record::Begun { .. }]);
+                let begins = matches!(change.records.as_slice(), [.., Record::Begun { .. } | Record::Claimed { .. }]);
                 if written.is_ok() || !begins {
                     change.records.iter().cloned().for_each(|record| items.apply(record));
+                } else if let Some(Record::Claimed { request_id }) = change.records.first() {
+                    items.requests.forget(request_id);
                 }
             }
-            log.is_due(items.bytes).then(|| items.records())
+            log.is_due(items.live_bytes()).then(|| items.records())
         };
         for change in group {
             let _ = change.done.send(written.clone());

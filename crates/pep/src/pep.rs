@@ -48,6 +48,7 @@ pub(crate) struct Settings {
     pub(crate) asker: Asker,
     pub(crate) folder: PathBuf,
     pub(crate) note_refusals: bool,
+    pub(crate) check_before_act: bool,
     pub(crate) reads: BTreeSet<String>,
     pub(crate) registry: Registry,
     pub(crate) sink_within: Duration,
@@ -104,6 +105,7 @@ pub(crate) struct Inner {
     pub(crate) asker: Arc<Asker>,
     pub(crate) gate: Gate,
     pub(crate) note_refusals: bool,
+    pub(crate) check_before_act: bool,
     pub(crate) outbox: Outbox,
     pub(crate) reads: BTreeSet<String>,
     pub(crate) registry: Registry,
@@ -119,6 +121,8 @@ pub(crate) struct Inner {
 struct Statics {
     folder: PathBuf,
     cached: Mutex<Arc<Option<Cached>>>,
+    /// One refresh at a time: they write the same file, and the newer list must not be replaced by an older one.
+    refreshing: tokio::sync::Mutex<()>,
 }
 
 /// Why the list for `fail_static` is not newer than before.
@@ -140,7 +144,11 @@ impl Pep {
 
     pub(crate) fn start(settings: Settings, outbox: Outbox, thread: thread::JoinHandle<()>, runtime: &Handle) -> Self {
         let asker = Arc::new(settings.asker);
-        let statics = Arc::new(Statics { folder: settings.folder, cached: Mutex::default() });
+        let statics = Arc::new(Statics {
+            folder: settings.folder,
+            cached: Mutex::default(),
+            refreshing: tokio::sync::Mutex::default(),
+        });
         let mut tasks = vec![runtime.spawn(delivery::run(outbox.clone(), asker.clone()))];
         if let Unreachable::FailStatic { max_age } = settings.unreachable {
             match Cached::load(&statics.folder) {
@@ -153,6 +161,7 @@ impl Pep {
             asker,
             gate: Gate::default(),
             note_refusals: settings.note_refusals,
+            check_before_act: settings.check_before_act,
             outbox,
             reads: settings.reads,
             registry: settings.registry,
@@ -167,9 +176,10 @@ impl Pep {
 
     /// Asks, acts if it is permitted, and reports. The sink is called at most once, with a permit that ends with it.
     ///
-    /// The sink returns a value or a [`SinkError`], which any error becomes with `?`. It is cut off by `sink_within`
-    /// and before `execute_within`; then nobody knows whether the act happened, and it is not begun again. Dropping
-    /// the run in the middle of the act means the same.
+    /// The sink returns a value or a [`SinkError`]. Any error becomes one with `?`, and then nobody knows whether the act
+    /// happened: that it failed, had no effect or never began must be said. It is cut off by `sink_within` and before
+    /// `execute_within`, and nobody knows either. Dropping the run in the middle of the act means the same. What nobody
+    /// knows is `timeout`, and is not begun again.
     ///
     /// Errors: [`RunError`]; its [`RunError::outcome`] says whether the act happened.
     pub async fn run<T, F, Fut>(&self, action: Action, act: F) -> Result<Done<T>, RunError>
@@ -215,7 +225,8 @@ impl Pep {
     }
 
     /// Only asks. For a minimal enforcement point (AADP §13): act on [`crate::Verdict::Permit`] alone, satisfy every
-    /// obligation, and report exactly once; [`Pep::run`] does all of this. The mode does not apply here.
+    /// obligation, and report exactly once; [`Pep::run`] does all of this. The mode does not apply here. The permit of
+    /// an [`Action::resumed`] is given out once.
     ///
     /// ```
     /// use placet_pep::testing::Scene;
@@ -240,7 +251,7 @@ impl Pep {
     /// ```
     pub async fn decide(&self, action: Action) -> Result<Decision, AskError> {
         let asked = action.ask().map_err(FailClosed::Malformed)?;
-        self.inner.ask(asked).await
+        self.inner.decide(asked).await
     }
 
     /// Only reports, and is not durable: repeat the same report until there is a receipt.
@@ -314,6 +325,7 @@ impl Statics {
     }
 
     async fn refresh(&self, asker: &Asker) -> Result<(), RefreshError> {
+        let _turn = self.refreshing.lock().await;
         let body = asker.get("/v1/static").await.map_err(RefreshError::NotAnswered)?;
         match Cached::fresh(&self.folder, &body) {
             Ok(cached) => {

@@ -1,13 +1,15 @@
 //! One run (AADP §16): ask, check every obligation, write down, act, report. In this order, once each.
 //!
 //! ```text
-//! room in the outbox ─ decide ─ permit ─ claim ─ check all ─ discharge ─ begin (synced) ─ act ─ end (synced)
+//! room in the outbox ─ decide ─ permit ─ claim ─ check all ─ begin (synced) ─ discharge ─ act ─ end (synced)
 //!                         ├─ observe, listed as a read ─ act
 //!                         ├─ unreachable ─ the mode ─ begin (synced) ─ act ─ end (synced)
 //!                         └─ anything else ─ nothing is done
 //! ```
 //!
-//! Absent on purpose: acting twice. Whatever is not known about an act, it is not begun again.
+//! Absent on purpose: acting twice. Whatever is not known about an act, it is not begun again. A process that dies
+//! between begin and end leaves `timeout`, also if it died while obligations were discharged: which of the two it was
+//! doing is not on disk, and a `not_attempted` that is wrong would give the budget back.
 //!
 //! INVARIANT (one report): from the moment a permit is read, exactly one ending enters the outbox: the outcome; or
 //! `not_attempted`; or, if the run is dropped or panics in the middle of the act, `timeout`.
@@ -25,12 +27,13 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::action::Asked;
+use crate::action::{Asked, Origin};
 use crate::answer::Decision;
 use crate::ask::{AskError, FailClosed};
 use crate::clock;
+use crate::delivery;
 use crate::limits::REPORT_MARGIN;
-use crate::obligation::{Stopped, Terms};
+use crate::obligation::Terms;
 use crate::outbox::{Ending, LocalAct, LocalMode, OutboxError, Slot, Subject};
 use crate::pep::{Inner, Unreachable};
 use crate::permit::{Basis, Live, Permit};
@@ -130,6 +133,9 @@ impl Inner {
         Fut: Future<Output = Result<T, SinkError>>,
     {
         let asked = asked.map_err(FailClosed::Malformed)?;
+        if asked.claim().is_some_and(|id| self.outbox.is_claimed(id)) {
+            return Err(FailClosed::Repeated(ACTED_BEFORE.to_owned()).into());
+        }
         let slot = self.outbox.reserve()?;
         match self.ask(asked.clone()).await {
             Ok(decision) if decision.verdict == Verdict::Permit => self.permitted(slot, asked, decision, sink).await,
@@ -156,6 +162,27 @@ impl Inner {
         answered.unwrap_or_else(|| Err(AskError::Unreachable("the asking task ended".to_owned())))
     }
 
+    /// Only asks. The permit of a resumption is given out once, like it is acted on once.
+    pub(crate) async fn decide(self: &Arc<Self>, asked: Asked) -> Result<Decision, AskError> {
+        let decision = self.ask(asked.clone()).await?;
+        let (Origin::Resumed, Some(permit_id)) = (asked.origin, decision.permit_id.clone()) else {
+            return Ok(decision);
+        };
+        let repeated = |why: String| Err(FailClosed::Repeated(why).into());
+        let request_id = asked.request_id.as_str();
+        if !self.outbox.claim_request(request_id) {
+            return repeated(ACTED_BEFORE.to_owned());
+        }
+        if let Err(error) = self.outbox.write_claim(request_id).wait().await {
+            return repeated(format!("the claim could not be made durable: {error}"));
+        }
+        if let Err(why) = self.asker.check(&permit_id).await {
+            self.outbox.record(permit_of(&asked, permit_id), Ending::new(Outcome::NotAttempted, clip_bytes(&why)));
+            return repeated(why);
+        }
+        Ok(decision)
+    }
+
     async fn permitted<T, F, Fut>(
         &self,
         _slot: Slot,
@@ -169,24 +196,28 @@ impl Inner {
     {
         let permit_id = decision.permit_id.clone().unwrap_or_default();
         if !self.outbox.claim(&permit_id) {
-            let wrong = "this permit was acted on before; nothing is done twice".to_owned();
-            return Err(FailClosed::Unintelligible(wrong).into());
+            return Err(FailClosed::Repeated("this permit was acted on before".to_owned()).into());
         }
-        let held = Held::new(&self.outbox, permit_of(&asked, permit_id));
+        let held = Held::new(&self.outbox, permit_of(&asked, permit_id.clone()), asked.claim());
+        if asked.claim().is_some_and(|id| !self.outbox.claim_request(id)) {
+            held.end(Ending::new(Outcome::NotAttempted, ACTED_BEFORE)).await;
+            return Err(FailClosed::Repeated(ACTED_BEFORE.to_owned()).into());
+        }
         // INVARIANT (all or nothing): nothing is discharged before everything was checked.
-        let checked = self.registry.check(&decision.obligations, sink.sends_idempotency_key);
-        let discharged = match checked {
-            Ok(mut terms) => self.registry.discharge(&mut terms).await.map(|()| terms),
-            Err(stopped) => Err(stopped),
-        };
-        let terms = match discharged {
+        let mut terms = match self.registry.check(&decision.obligations, sink.sends_idempotency_key) {
             Ok(terms) => terms,
-            Err(Stopped { obligation_type, why }) => {
-                let why = format!("obligation `{obligation_type}`: {why}");
-                held.end(Ending::new(Outcome::NotAttempted, clip_bytes(&why))).await;
-                return Err(RunError::NotAttempted { why, decision: Some(Box::new(decision)) });
-            }
+            Err(stopped) => return Err(not_attempted(held, stopped.to_string(), Some(decision.into())).await),
         };
+        // INVARIANT (nothing unrecorded): no handler and no sink is called before the intent is on disk.
+        let held = begun(held).await?;
+        if asked.origin == Origin::Resumed
+            && let Err(why) = self.asker.check(&permit_id).await
+        {
+            return Err(not_attempted(held, why, Some(decision.into())).await);
+        }
+        if let Err(stopped) = self.registry.discharge(&mut terms).await {
+            return Err(not_attempted(held, stopped.to_string(), Some(decision.into())).await);
+        }
         let request_id = asked.request_id.as_str().to_owned();
         let mut live = Live::new(Basis::Permitted, request_id, asked.action_type, asked.params);
         live.deadline = terms.deadline;
@@ -263,8 +294,8 @@ impl Inner {
             Ok(decided) => decided,
             Err(why) => return Err(RunError::Unreachable { last, why }),
         };
-        tracing::warn!(action_type = asked.action_type, ?mode, last, "acting without a decision point");
         let request_id = asked.request_id.as_str().to_owned();
+        let claim = asked.claim().map(str::to_owned);
         let act = LocalAct {
             request_id: request_id.clone(),
             action_type: asked.action_type.clone(),
@@ -275,7 +306,14 @@ impl Inner {
             mode,
             policy,
         };
-        let held = Held::new(&self.outbox, Subject::Local(Box::new(act)));
+        if let Err(why) = delivery::fits(&act) {
+            return Err(RunError::Unreachable { last, why: format!("it could not be delivered afterwards: {why}") });
+        }
+        if claim.as_deref().is_some_and(|id| !self.outbox.claim_request(id)) {
+            return Err(FailClosed::Repeated(ACTED_BEFORE.to_owned()).into());
+        }
+        tracing::warn!(action_type = asked.action_type, ?mode, last, "acting without a decision point");
+        let held = begun(Held::new(&self.outbox, Subject::Local(Box::new(act)), claim.as_deref())).await?;
         let live = Live::new(basis, request_id, asked.action_type, asked.params);
         self.act(held, live, Terms::default(), None, sink).await
     }
@@ -302,7 +340,7 @@ impl Inner {
         Ok((Basis::FailStatic, LocalMode::FailStatic, Some(cached.list.policy().to_owned())))
     }
 
-    /// Writes the intent down, acts, writes the outcome down.
+    /// What is begun: acts, and writes the outcome down.
     async fn act<T, F, Fut>(
         &self,
         mut held: Held<'_>,
@@ -316,9 +354,11 @@ impl Inner {
         Fut: Future<Output = Result<T, SinkError>>,
     {
         let decision = decision.map(Box::new);
-        if let Err(error) = held.begin().await {
-            held.end(Ending::new(Outcome::NotAttempted, "the intent could not be made durable")).await;
-            return Err(error.into());
+        if self.check_before_act
+            && let Some(permit_id) = decision.as_ref().and_then(|decision| decision.permit_id.as_deref())
+            && let Err(why) = self.asker.check(permit_id).await
+        {
+            return Err(not_attempted(held, why, decision).await);
         }
         let limit = sink.within.unwrap_or(self.sink_within);
         let limit = match live.deadline.map(clock::until) {
@@ -326,8 +366,7 @@ impl Inner {
             Some(Some(left)) => limit.min(left.saturating_sub(REPORT_MARGIN.min(left / 4))),
             Some(None) => {
                 let why = "obligation `execute_within`: its deadline passed before the act".to_owned();
-                held.end(Ending::new(Outcome::NotAttempted, why.clone())).await;
-                return Err(RunError::NotAttempted { why, decision });
+                return Err(not_attempted(held, why, decision).await);
             }
         };
         if live.deadline.is_some() {
@@ -360,6 +399,26 @@ impl Inner {
         held.end(Ending { payload, ..ending }).await;
         result
     }
+}
+
+/// Said of a request id that a caller uses again.
+const ACTED_BEFORE: &str = "this request id was acted on before";
+
+/// Writes the intent down. An act may only begin when the disk has acknowledged it.
+async fn begun(mut held: Held<'_>) -> Result<Held<'_>, RunError> {
+    match held.begin().await {
+        Ok(()) => Ok(held),
+        Err(error) => {
+            held.end(Ending::new(Outcome::NotAttempted, "the intent could not be made durable")).await;
+            Err(error.into())
+        }
+    }
+}
+
+/// Ends what did not begin.
+async fn not_attempted(held: Held<'_>, why: String, decision: Option<Box<Decision>>) -> RunError {
+    held.end(Ending::new(Outcome::NotAttempted, clip_bytes(&why))).await;
+    RunError::NotAttempted { why, decision }
 }
 
 fn took_too_long(limit: Duration) -> String {

@@ -97,15 +97,16 @@ impl LocalPdp {
             stop: watch::Sender::new(false),
             doors: Vec::new(),
         };
-        pdp.doors.push(door::open(listener, pdp.shared.clone(), pdp.stop.subscribe()));
+        pdp.doors.push(door::open(listener, Some(TOKEN), pdp.shared.clone(), pdp.stop.subscribe()));
         Ok(pdp)
     }
 
-    /// Also serves on a Unix socket.
+    /// Also serves on a Unix socket, where the process is the identity: a call with a token is refused, as the server
+    /// does.
     #[cfg(unix)]
     pub fn listen_on_socket(&mut self, path: &Path) -> io::Result<()> {
         let listener = tokio::net::UnixListener::bind(path)?;
-        self.doors.push(door::open(listener, self.shared.clone(), self.stop.subscribe()));
+        self.doors.push(door::open(listener, None, self.shared.clone(), self.stop.subscribe()));
         Ok(())
     }
 
@@ -131,7 +132,7 @@ impl LocalPdp {
     pub async fn resume(&mut self) -> io::Result<()> {
         self.stop.send_replace(false);
         let listener = TcpListener::bind(self.address).await?;
-        self.doors.push(door::open(listener, self.shared.clone(), self.stop.subscribe()));
+        self.doors.push(door::open(listener, Some(TOKEN), self.shared.clone(), self.stop.subscribe()));
         Ok(())
     }
 
@@ -153,6 +154,12 @@ impl LocalPdp {
     /// Engages or releases the kill switch.
     pub fn set_kill_switch(&self, engaged: bool) {
         self.shared().judge.set_kill_switch(engaged);
+    }
+
+    /// Grants an approval and resumes its proposal at once, as an approver would; returns the id of the new request,
+    /// for [`crate::Action::resumed`].
+    pub fn approve(&self, approval_id: &str) -> io::Result<String> {
+        self.shared().judge.approve(approval_id).map_err(io::Error::other)
     }
 
     /// The bodies that arrived at `path`, in order, also those that met a fault.

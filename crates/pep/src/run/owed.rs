@@ -3,7 +3,7 @@
 
 use placet_core::request::Outcome;
 
-use crate::action::Asked;
+use crate::action::{Asked, Origin};
 use crate::answer::Decision;
 use crate::ask::AskError;
 use crate::outbox::{Ack, Ending, Outbox, OutboxError, Subject};
@@ -19,6 +19,8 @@ pub(super) struct Answered {
 impl Drop for Answered {
     fn drop(&mut self) {
         if let Some(Ok(decision)) = self.decided.take()
+            // The permit of a resumption was not asked for here first: it can still be collected.
+            && self.asked.origin != Origin::Resumed
             && let Some(permit_id) = decision.permit_id
             && self.outbox.claim(&permit_id)
         {
@@ -33,18 +35,20 @@ pub(super) struct Held<'a> {
     outbox: &'a Outbox,
     /// Until it is begun.
     subject: Option<Subject>,
+    /// The request id that is claimed with it.
+    claim: Option<String>,
     key: Option<u64>,
     pub(super) acting: bool,
 }
 
 impl<'a> Held<'a> {
-    pub(super) fn new(outbox: &'a Outbox, subject: Subject) -> Self {
-        Self { outbox, subject: Some(subject), key: None, acting: false }
+    pub(super) fn new(outbox: &'a Outbox, subject: Subject, claim: Option<&str>) -> Self {
+        Self { outbox, subject: Some(subject), claim: claim.map(str::to_owned), key: None, acting: false }
     }
 
     pub(super) async fn begin(&mut self) -> Result<(), OutboxError> {
         let Some(subject) = self.subject.clone() else { return Err(OutboxError::Closed) };
-        let (key, ack) = self.outbox.begin(subject);
+        let (key, ack) = self.outbox.begin(subject, self.claim.as_deref());
         self.key = Some(key);
         let begun = ack.wait().await;
         match &begun {

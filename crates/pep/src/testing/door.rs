@@ -16,16 +16,22 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::{Fault, Shared, TOKEN, lock};
+use super::{Fault, Shared, lock};
 use crate::limits::ANSWER_BYTES_MAX;
 
-/// Serves until `stop` turns true.
-pub(super) fn open<L>(listener: L, shared: Arc<Mutex<Shared>>, mut stop: watch::Receiver<bool>) -> JoinHandle<()>
+/// Serves until `stop` turns true. With a token, that is the credential; without, the connection is, and a token beside
+/// it is one too many.
+pub(super) fn open<L>(
+    listener: L,
+    token: Option<&'static str>,
+    shared: Arc<Mutex<Shared>>,
+    mut stop: watch::Receiver<bool>,
+) -> JoinHandle<()>
 where
     L: Listener,
     L::Addr: std::fmt::Debug,
 {
-    let routes = Router::new().fallback(answer).with_state(shared);
+    let routes = Router::new().fallback(answer).with_state((token, shared));
     tokio::spawn(async move {
         let stopped = async move {
             let _ = stop.wait_for(|stop| *stop).await;
@@ -36,13 +42,15 @@ where
     })
 }
 
-async fn answer(State(shared): State<Arc<Mutex<Shared>>>, request: Request) -> Response {
+type Door = (Option<&'static str>, Arc<Mutex<Shared>>);
+
+async fn answer(State((expected, shared)): State<Door>, request: Request) -> Response {
     let path = request.uri().path().to_owned();
-    let token = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let presented = request.headers().get(AUTHORIZATION).map(|value| value.to_str().unwrap_or_default().to_owned());
     let Ok(body) = axum::body::to_bytes(request.into_body(), ANSWER_BYTES_MAX).await else {
         return say(StatusCode::PAYLOAD_TOO_LARGE, error("too_large", "the body is too large"));
     };
-    if token.as_deref().and_then(|value| value.strip_prefix("Bearer ")) != Some(TOKEN) {
+    if presented != expected.map(|token| format!("Bearer {token}")) {
         return say(StatusCode::UNAUTHORIZED, error("unauthenticated", "no such token"));
     }
     let fault = {
@@ -75,6 +83,7 @@ fn carry_out(shared: &Mutex<Shared>, path: &str, body: &Bytes) -> Response {
             decision
         }),
         "/v1/report" => shared.judge.report(body.to_vec()),
+        "/v1/permits/check" => shared.judge.check(body),
         "/v1/static" => shared.judge.static_list(),
         "/v1/local" => shared.judge.take_local(body),
         _ => return say(StatusCode::NOT_FOUND, error("not_found", "no such route")),

@@ -1,15 +1,15 @@
 //! The decision core with a state in memory and this machine's clock.
-//! Absent on purpose: approvals; they reach the decision point through other programs.
+//! Absent on purpose: approvers; one that says yes is enough here.
 
 use std::sync::Arc;
 
 use placet_core::evaluate::{Keys, evaluate};
 use placet_core::fold::fold;
-use placet_core::ids::{Entropy, Principal};
+use placet_core::ids::{ApprovalId, Entropy, PermitId, Principal};
 use placet_core::op::{Answer, Call, Op, Query};
 use placet_core::policy::{Document, PolicySet, load};
 use placet_core::query;
-use placet_core::state::{MemState, Overlay};
+use placet_core::state::{MemState, Overlay, Read};
 use serde_json::Value;
 
 use crate::clock;
@@ -67,6 +67,28 @@ impl Judge {
             Answer::Decide(reply) => serde_json::to_value(reply).map_err(|error| error.to_string()),
             Answer::Report(reply) => serde_json::to_value(reply).map_err(|error| error.to_string()),
             Answer::Local(recorded) => serde_json::to_value(recorded).map_err(|error| error.to_string()),
+            _ => Ok(Value::Null),
+        }
+    }
+
+    /// Grants and resumes; returns the id of the resumed request.
+    pub(super) fn approve(&mut self, approval_id: &str) -> Result<String, String> {
+        let id = ApprovalId::new(approval_id);
+        self.call("local-approver", Op::ResumeApproval { id: id.clone(), note: None })?;
+        let approval = self.state.approval(&id).map_err(|error| error.to_string())?;
+        let resumed = approval.and_then(|approval| approval.resumed_request);
+        resumed.map(|id| id.to_string()).ok_or_else(|| "the approval needs more than this".to_owned())
+    }
+
+    /// `POST /v1/permits/check`.
+    pub(super) fn check(&self, body: &[u8]) -> Result<Value, String> {
+        let asked: Value = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+        let permit_id = asked.get("permit_id").and_then(Value::as_str).map(PermitId::new);
+        let permit_id = permit_id.ok_or("`permit_id` is none")?;
+        let caller = Principal::new(CALLER);
+        let answer = query::answer(&self.state, &Query::CheckPermit { permit_id }, &caller, clock::now());
+        match answer.map_err(|reject| reject.detail())? {
+            Answer::Permit(check) => serde_json::to_value(check).map_err(|error| error.to_string()),
             _ => Ok(Value::Null),
         }
     }

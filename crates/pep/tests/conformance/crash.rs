@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use placet_pep::testing::LocalPdp;
-use placet_pep::{Pep, Unreachable};
+use placet_pep::{Action, Obligation, ObligationHandler, Pep, Unreachable};
 
 use crate::support::{POLICIES, builder, flush, lamp};
 
@@ -16,7 +16,19 @@ const STEP: &str = "PLACET_PEP_TEST_STEP";
 
 fn enforcement_point(url: String, token: &str, folder: &Path) -> Pep {
     let builder = builder(&folder.join("outbox")).endpoint(url).bearer_token(token);
+    let builder = builder.obligation("x-acme.audit", Hangs(folder.to_owned()));
     builder.sink_within(Duration::from_secs(60)).unreachable(Unreachable::FailOpen).build().unwrap()
+}
+
+/// Says that it works, and never ends.
+struct Hangs(PathBuf);
+
+#[async_trait::async_trait]
+impl ObligationHandler for Hangs {
+    async fn discharge(&self, _: &Obligation) -> Result<serde_json::Value, String> {
+        append(&self.0, "discharging");
+        std::future::pending().await
+    }
 }
 
 fn append(folder: &Path, line: &str) {
@@ -31,7 +43,11 @@ async fn the_child_of_case_113() {
     let (Ok(url), Ok(folder)) = (std::env::var(URL), std::env::var(FOLDER)) else { return };
     let folder = PathBuf::from(folder);
     let pep = enforcement_point(url, "token-of-the-local-decision-point", &folder);
-    let inside = std::env::var(STEP).unwrap() == "inside";
+    let step = std::env::var(STEP).unwrap();
+    let inside = step == "inside";
+    if step == "discharging" {
+        pep.run(Action::new("log.audit"), async |_| Ok(())).await.unwrap();
+    }
     let at = folder.clone();
     let act = async move |_| {
         append(&at, "acted");
@@ -76,6 +92,21 @@ async fn case_113_a_process_killed_in_the_act_reports_timeout_once() {
     assert_eq!(pdp.results(), ["timeout"]);
     assert_eq!(pdp.received("/v1/report").len(), 1);
     assert_eq!(fs::read_to_string(folder.path().join("acts")).unwrap(), "acted\n");
+}
+
+/// Killed while an obligation was discharged: what was begun is reported as `timeout`, once, and nothing is done again.
+#[tokio::test]
+async fn a_process_killed_while_it_discharged_reports_timeout_once() {
+    let pdp = LocalPdp::start(POLICIES).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    kill_child_after(&pdp, folder.path(), "discharging", "discharging").await;
+    for _ in 0..2 {
+        let pep = enforcement_point(pdp.url(), pdp.token(), folder.path());
+        flush(&pep).await;
+        pep.close().await;
+    }
+    assert_eq!((pdp.results(), pdp.received("/v1/report").len()), (vec!["timeout".to_owned()], 1));
+    assert_eq!(fs::read_to_string(folder.path().join("acts")).unwrap(), "discharging\n");
 }
 
 /// Killed between the act and its report: the next life reports what happened, once.

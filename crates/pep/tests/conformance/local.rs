@@ -140,6 +140,21 @@ async fn case_127_a_list_that_says_more_is_refused() {
     assert_eq!(again.run(lamp(), async |_| Ok(())).await.unwrap().basis, Basis::FailStatic);
 }
 
+/// Refreshes at once do not get in each other's way.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_refreshes_at_once() {
+    let mut house = House::with(MODE, |b| b).await;
+    let refreshes = (0..20).map(|_| {
+        let pep = house.pep.clone();
+        tokio::spawn(async move { pep.refresh_static().await })
+    });
+    for refresh in refreshes.collect::<Vec<_>>() {
+        refresh.await.unwrap().unwrap();
+    }
+    house.pdp.stop().await;
+    assert_eq!(house.pep.run(lamp(), async |_| Ok(())).await.unwrap().basis, Basis::FailStatic);
+}
+
 /// A list is not used beyond its age.
 #[tokio::test]
 async fn case_126_an_old_list_is_not_used() {
@@ -241,11 +256,52 @@ async fn a_local_act_that_is_refused_is_set_aside_alone() {
     for _ in 0..3 {
         house.pep.run(lamp(), async |_| Ok(())).await.unwrap();
     }
-    let refusal = || Fault::Answer { status: 400, body: "{}".to_owned() };
-    house.pdp.fault("/v1/local", refusal());
-    house.pdp.fault("/v1/local", refusal());
+    house.pdp.fault("/v1/local", refusal(400));
+    house.pdp.fault("/v1/local", refusal(400));
     house.pdp.resume().await.unwrap();
     house.flush().await;
     assert_eq!(house.pdp.local_acts().len(), 2);
     assert_eq!(house.pep.outbox().set_aside, 1);
+}
+
+/// A conflict with what is on record is a refusal of that act alone: the others arrive.
+#[tokio::test]
+async fn a_local_act_that_conflicts_is_set_aside_alone() {
+    let mut house = House::with(Unreachable::FailOpen, |b| b).await;
+    house.pdp.stop().await;
+    for _ in 0..3 {
+        house.pep.run(lamp(), async |_| Ok(())).await.unwrap();
+    }
+    house.pdp.fault("/v1/local", refusal(409));
+    house.pdp.fault("/v1/local", refusal(409));
+    house.pdp.resume().await.unwrap();
+    house.flush().await;
+    assert_eq!((house.pdp.local_acts().len(), house.pep.outbox().set_aside), (2, 1));
+}
+
+/// What could be decided but never delivered is not done: too large, or nested too deep inside a delivery.
+#[tokio::test]
+async fn a_local_act_that_could_not_be_delivered_is_not_done() {
+    let mut house = House::with(Unreachable::FailOpen, |b| b).await;
+    let deep = (0..62).fold(Value::Null, |inner, _| Value::Array(vec![inner]));
+    let large = || Action::new("wire.send").param("text", "x".repeat(950_000));
+    for action in [large(), Action::new("wire.send").param("deep", deep.clone())] {
+        assert_eq!(house.pep.decide(action).await.unwrap().verdict, placet_pep::Verdict::Propose);
+    }
+    house.pdp.stop().await;
+    for action in [large(), Action::new("wire.send").param("deep", deep)] {
+        let refused = house.refused(action).await;
+        assert!(refused.contains("delivered afterwards"), "{refused}");
+    }
+    // The largest that fits arrives, whatever its error.
+    let fits = Action::new("wire.send").param("text", "x".repeat(900_000));
+    let failed = async |_| Err(placet_pep::SinkError::failed("\u{1}".repeat(5000)));
+    assert!(house.pep.run::<(), _, _>(fits, failed).await.is_err());
+    house.pdp.resume().await.unwrap();
+    house.flush().await;
+    assert_eq!((house.pdp.local_acts().len(), house.pep.outbox().set_aside), (1, 0));
+}
+
+fn refusal(status: u16) -> Fault {
+    Fault::Answer { status, body: "{}".to_owned() }
 }

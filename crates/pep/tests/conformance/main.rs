@@ -17,6 +17,8 @@ mod obligations;
 mod outbox;
 mod outcomes;
 mod reads;
+mod repeats;
+mod resumptions;
 mod retries;
 mod support;
 mod tls;

@@ -82,6 +82,31 @@ async fn case_114_a_deadline_that_passes_during_discharge_stops_the_act() {
     house.only_report("not_attempted").await;
 }
 
+/// What a handler does may be seen from outside: the intent is on disk before.
+#[tokio::test]
+async fn the_intent_is_on_disk_before_the_first_handler() {
+    struct Looks(std::path::PathBuf, Arc<AtomicU32>);
+    #[async_trait::async_trait]
+    impl ObligationHandler for Looks {
+        async fn discharge(&self, _: &Obligation) -> Result<Value, String> {
+            let begun = std::fs::read_to_string(&self.0).unwrap().contains(r#""begun""#);
+            self.1.fetch_add(u32::from(begun), Ordering::SeqCst);
+            Err("the audit is closed".to_owned())
+        }
+    }
+    let seen = Arc::new(AtomicU32::new(0));
+    let pdp = placet_pep::testing::LocalPdp::start(crate::support::POLICIES).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let handler = Looks(folder.path().join("outbox"), seen.clone());
+    let pep = crate::support::builder(folder.path()).endpoint(pdp.url()).bearer_token(pdp.token());
+    let pep = pep.unreachable(Unreachable::FailClosed).obligation("x-acme.audit", handler).build().unwrap();
+    let house = House { pdp, pep, folder };
+    house.refused(Action::new("log.audit")).await;
+    assert_eq!(seen.load(Ordering::SeqCst), 1);
+    let report = house.only_report("not_attempted").await;
+    assert!(report["error"].as_str().unwrap().contains("the audit is closed"), "{report}");
+}
+
 #[tokio::test]
 async fn case_117_isolation_is_refused_where_there_is_none() {
     for boundary in [None, Some("cell-2")] {

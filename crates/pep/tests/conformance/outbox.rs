@@ -43,6 +43,37 @@ async fn a_report_that_is_refused_goes_without_its_payload() {
     assert_eq!((house.pep.outbox().set_aside, house.pdp.results().len()), (1, 1));
 }
 
+/// An endpoint that knows no such permit of this sender does not end a report: the others are asked, once each.
+#[tokio::test]
+async fn a_report_of_a_stranger_goes_to_the_other_endpoints() {
+    let strange = || {
+        let body =
+            json!({ "protocol": "aadp/0.2", "accepted": false, "evidence_id": "aud-9", "reason": "sender_mismatch" });
+        Fault::Answer { status: 200, body: body.to_string() }
+    };
+    let house = House::open().await;
+    house.pdp.fault("/v1/report", strange());
+    house.pep.run(lamp(), async |_| Ok(())).await.unwrap();
+    house.flush().await;
+    assert_eq!((house.pep.outbox().set_aside, house.reports().len(), house.pdp.results().len()), (1, 1, 0));
+
+    let house = House::open().await;
+    let again = house.pdp.url().replace("127.0.0.1", "localhost");
+    let folder = tempfile::tempdir().unwrap();
+    let two = builder(folder.path()).endpoint(house.pdp.url()).endpoint(again).bearer_token(house.pdp.token());
+    let two = two.unreachable(Unreachable::FailClosed).build().unwrap();
+    house.pdp.fault("/v1/report", strange());
+    two.run(lamp(), async |_| Ok(())).await.unwrap();
+    flush(&two).await;
+    assert_eq!((two.outbox().set_aside, house.reports().len()), (0, 2));
+    assert_eq!(house.pdp.results(), ["success"]);
+    house.pdp.fault("/v1/report", strange());
+    house.pdp.fault("/v1/report", strange());
+    two.run(lamp(), async |_| Ok(())).await.unwrap();
+    flush(&two).await;
+    assert_eq!((two.outbox().set_aside, house.reports().len()), (1, 4));
+}
+
 /// A report that waited for the decision point to come back, over a restart with a torn tail.
 #[tokio::test]
 async fn a_torn_tail_is_cut_off_and_the_rest_is_delivered() {

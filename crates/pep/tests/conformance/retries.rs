@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use placet_pep::testing::{Fault, LocalPdp};
-use placet_pep::{Basis, Unreachable};
+use placet_pep::{Basis, FailClosed, RunError, Unreachable};
 use serde_json::json;
 
 use crate::support::{CountingSink, House, POLICIES, builder, flush, lamp};
@@ -59,9 +59,41 @@ async fn the_local_socket_is_an_endpoint() {
         .unreachable(Unreachable::FailClosed)
         .build()
         .unwrap();
+    // The token is for other endpoints: on the socket it would be refused.
     assert_eq!(pep.run(lamp(), async |_| Ok(())).await.unwrap().basis, Basis::Permitted);
     flush(&pep).await;
     assert_eq!(pdp.results(), ["success"]);
+}
+
+/// A node that refuses the credential does not hide one that takes it; where none takes it, nothing is done.
+#[tokio::test]
+async fn a_node_that_refuses_the_credential_is_passed_over() {
+    let (strict, good) = (LocalPdp::start(POLICIES).await.unwrap(), LocalPdp::start(POLICIES).await.unwrap());
+    let refusal = |status: u16| Fault::Answer { status, body: "{}".to_owned() };
+    let folder = tempfile::tempdir().unwrap();
+    let with = |name: &str, second: String| {
+        let two = builder(&folder.path().join(name)).endpoint(strict.url()).endpoint(second).attempts(1);
+        two.bearer_token(good.token()).unreachable(Unreachable::FailOpen).build().unwrap()
+    };
+    let pep = with("good", good.url());
+    for status in [401, 403] {
+        strict.fault("/v1/decide", refusal(status));
+        assert_eq!(pep.run(lamp(), async |_| Ok(())).await.unwrap().basis, Basis::Permitted);
+        pep.flush().await;
+        // Back to the first.
+        good.fault("/v1/decide", refusal(status));
+        assert_eq!(pep.run(lamp(), async |_| Ok(())).await.unwrap().basis, Basis::Permitted);
+        pep.flush().await;
+    }
+    let sink = CountingSink::default();
+    for pep in [with("gone", "http://127.0.0.1:1".to_owned()), with("both", good.url())] {
+        strict.fault("/v1/decide", refusal(401));
+        good.fault("/v1/decide", refusal(401));
+        let refused = pep.run(lamp(), sink.act()).await;
+        let credential = matches!(refused, Err(RunError::FailClosed(FailClosed::Credential(_))));
+        assert!(credential, "{refused:?}");
+    }
+    assert_eq!(sink.calls(), 0);
 }
 
 /// Many at once: each is asked once, acted on once and reported once.
