@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use placet_pep::{Action, Basis, Pep, RunError, Unreachable};
+use placet_pep::{Action, Basis, FailClosed, Pep, RunError, Unreachable};
 use serde_json::{Value, json};
 
-use crate::harness::{AUDIT, Cluster, OPERATE, P1, Settings, text};
+use crate::harness::{A1, AUDIT, Cluster, OPERATE, P1, Settings, text};
 
 const POLICY: &str = r#"apiVersion: placet/v1
 budgets:
@@ -23,6 +23,7 @@ policies:
     cost: { param: amount }
     draws: [eur]
     bounds: { required: [amount] }
+  - { action_type: wire, tier: 3, dry_run: false, bounds: { required: [amount] } }
 "#;
 
 fn pep(cluster: &Cluster, folder: &std::path::Path, mode: Unreachable) -> Pep {
@@ -128,6 +129,43 @@ fn listed_acts_go_on_without_the_cluster() {
         ids.iter().for_each(|id| cluster.kill(*id));
         let stopped = pep.run(lamp(), async |_| Ok(())).await;
         assert!(matches!(stopped, Err(RunError::Unreachable { .. })), "{stopped:?}");
+    });
+}
+
+/// Goal: an approver grants and resumes; the proposer collects that permit, acts once, and reports it. Under a kill switch
+/// that was engaged in between, the next one is given back.
+#[test]
+fn a_resumption_by_the_approver_is_collected_once() {
+    runtime().block_on(async {
+        let cluster = Cluster::start(Settings { nodes: 1, ..Settings::default() }).await;
+        cluster.publish(POLICY).await;
+        let folder = tempfile::tempdir().unwrap();
+        let pep = pep(&cluster, folder.path(), Unreachable::FailClosed);
+        let wire = |amount: &str| Action::new("wire").param("amount", amount).rationale("test");
+        let resumed = async |amount: &str| {
+            let Err(RunError::Proposed(proposal)) = pep.run(wire(amount), async |_| Ok(())).await else { panic!() };
+            let approval_id = proposal.approval_id.unwrap();
+            let path = format!("/v1/approvals/{approval_id}");
+            assert_eq!(cluster.http.call("POST", &format!("{path}/approve"), A1, Some(&json!({}))).await.status, 200);
+            let approval = cluster.http.get(&path, A1).await;
+            wire(amount).resumed(text(&approval, "resumed_request"), approval_id)
+        };
+        let action = resumed("400").await;
+        let done = pep.run(action.clone(), async |_| Ok(())).await.unwrap();
+        assert_eq!(done.basis, Basis::Permitted);
+        let again = pep.run(action, async |_| Ok(())).await;
+        assert!(matches!(again, Err(RunError::FailClosed(FailClosed::Repeated(_)))), "{again:?}");
+
+        let action = resumed("500").await;
+        let engage = json!({"engaged": true, "origin": "drill"});
+        assert_eq!(cluster.http.call("POST", "/v1/killswitch", OPERATE, Some(&engage)).await.status, 200);
+        let stopped = pep.run(action, async |_| Ok(())).await;
+        let says = |why: &str| why.contains("kill_switch");
+        assert!(matches!(&stopped, Err(RunError::NotAttempted { why, .. }) if says(why)), "{stopped:?}");
+        tokio::time::timeout(Duration::from_secs(60), pep.flush()).await.expect("both reports are delivered");
+        let results = entries(&cluster, "exec_result").await;
+        let outcomes: Vec<&str> = results.iter().map(|one| text(one, "outcome")).collect();
+        assert_eq!(outcomes, ["success", "not_attempted"]);
     });
 }
 
