@@ -219,7 +219,10 @@ impl Case {
 fn document(cases: &BTreeMap<String, String>) -> String {
     let of = |template: &str| cases.keys().map(|prefix| template.replace('@', prefix)).collect::<String>();
     let policies: String = cases.values().cloned().collect();
-    format!("apiVersion: placet/v1\neffects:\n{}\napprovers:\n{}\npolicies:\n{policies}", of(EFFECTS), of(GROUPS))
+    let (effects, groups, key) = (of(EFFECTS), of(GROUPS), super::mandates::public_key());
+    format!(
+        "apiVersion: placet/v1\nmandate: {{ authority: \"{key}\" }}\neffects:\n{effects}\napprovers:\n{groups}\npolicies:\n{policies}"
+    )
 }
 
 async fn set_switch(client: &Client, engaged: bool) {

@@ -10,6 +10,7 @@ mod flood;
 mod groups;
 mod idempotency;
 mod later;
+mod mandates;
 mod messages;
 mod ordering;
 mod policies;

@@ -126,6 +126,12 @@ pub const POLICIES: &str = r#"
     dry_run: false
     present_bound: "https://bank.example/act"
     bounds: { strict_params: false }
+  - action_type: @mandated
+    tier: 1
+    dry_run: false
+    compensating_command: @pay.back
+    requires_external_authorization: true
+    bounds: { numeric: { n: { max: 10 } }, strict_params: false }
   - action_type: @flood
     tier: 3
     dry_run: false
