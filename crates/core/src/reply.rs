@@ -289,6 +289,23 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
+/// `aud-<ordinal>` on the wire, or nothing.
+pub(crate) mod evidence_id_or_none {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::ids::EvidenceIndex;
+
+    pub(crate) fn serialize<S: Serializer>(index: &Option<EvidenceIndex>, serializer: S) -> Result<S::Ok, S::Error> {
+        index.map(|index| index.to_string()).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<EvidenceIndex>, D::Error> {
+        let text = Option::<std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        let read = |text: &str| EvidenceIndex::parse(text).ok_or_else(|| serde::de::Error::custom("not an evidence id"));
+        text.as_deref().map(read).transpose()
+    }
+}
+
 /// `aud-<ordinal>` on the wire.
 pub(crate) mod evidence_id {
     use serde::{Deserialize, Deserializer, Serializer};

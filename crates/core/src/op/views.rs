@@ -32,6 +32,7 @@ pub struct ApprovalView {
     pub decided_by: Option<Principal>,
     pub decided_at: Option<Stamp>,
     pub note: Option<String>,
+    #[serde(with = "crate::reply::evidence_id_or_none")]
     pub consumed_by: Option<EvidenceIndex>,
     /// What the act draws from value budgets, as far as it can be told now.
     pub cost: Option<Amount>,
@@ -49,7 +50,7 @@ pub struct ApprovalView {
     pub ratified: bool,
     /// The request id of the resumption that an approver drove.
     pub resumed_request: Option<RequestId>,
-    /// Which fields only digests are kept of.
+    /// Which arguments only digests are kept of.
     pub redacted: Vec<String>,
 }
 
