@@ -169,6 +169,8 @@ pub enum Query {
     StaticActions,
     /// How far approvers' events were delivered.
     Notified,
+    /// The last entry of the evidence: whoever has applied it has missed nothing.
+    Position,
     /// Permits without a report.
     Intents {
         after: Option<EvidenceIndex>,
@@ -262,6 +264,8 @@ pub enum Answer {
     Mandate(MandateView),
     /// How far approvers' events were delivered.
     Notified(EvidenceIndex),
+    /// The last entry of the evidence; 0 when there is none.
+    Position(EvidenceIndex),
     /// An attempt that is on record and has no other answer. Who receives it tells the caller the reject.
     Refused(Reject),
     Intents(Vec<IntentView>),
