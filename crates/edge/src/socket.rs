@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
+use nix::unistd::Uid;
 use thiserror::Error;
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
 
@@ -43,7 +44,7 @@ pub enum SocketError {
         bytes: usize,
     },
     /// Another user could listen there while this process does not.
-    #[error("the socket `{path}` would be in a folder that every user may write to")]
+    #[error("the socket `{path}` would be in a folder that others may write to, or that is another user's")]
     OpenFolder {
         /// Where.
         path: String,
@@ -141,7 +142,8 @@ fn check_path(path: &Path) -> Result<(), SocketError> {
     let failed = |source| SocketError::Failed { path: shown(path), step: "made in its folder", source };
     let found = fs::metadata(folder).map_err(failed)?;
     // An impostor there could permit anything. The sticky bit does not help: it may be the first to come.
-    if found.mode() & 0o002 != 0 { Err(SocketError::OpenFolder { path: shown(path) }) } else { Ok(()) }
+    let ours = [0, Uid::effective().as_raw()].contains(&found.uid());
+    if ours && found.mode() & 0o022 == 0 { Ok(()) } else { Err(SocketError::OpenFolder { path: shown(path) }) }
 }
 
 /// Keeps other nodes from the path, from before it is looked at. The lock's file stays: whoever removed it could

@@ -253,8 +253,14 @@ async fn a_path_that_is_not_free_is_refused() {
     assert!(matches!(refusal(&folder.path().join("datagrams")).await, SocketError::Failed { .. }));
     assert!(matches!(refusal(&folder.path().join("x".repeat(108))).await, SocketError::TooLong { .. }));
     assert!(matches!(refusal(&folder.path().join("none").join("s")).await, SocketError::Failed { .. }));
-    for bits in [0o777, 0o1777] {
+    for bits in [0o777, 0o1777, 0o770, 0o1770, 0o720, 0o702] {
         std::fs::set_permissions(folder.path(), Permissions::from_mode(bits)).unwrap();
+        assert!(matches!(refusal(&folder.path().join("s")).await, SocketError::OpenFolder { .. }), "{bits:o}");
+    }
+    std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    drop(SocketFile::bind(&folder.path().join("s"), SocketMode::Owner).await.unwrap());
+    // Another user's folder, where this process may give it away.
+    if std::os::unix::fs::chown(folder.path(), Some(12345), None).is_ok() {
         assert!(matches!(refusal(&folder.path().join("s")).await, SocketError::OpenFolder { .. }));
     }
 }
