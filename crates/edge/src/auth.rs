@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use thiserror::Error;
 
 use crate::limits::{PRINCIPAL_BYTES_MAX, TOKEN_CHARS_MAX, TOKEN_CHARS_MIN};
-use crate::roles::{Access, Role};
+use crate::roles::{Access, Lane, Role};
 
 /// An authenticated caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub struct Caller {
     /// Who.
     pub principal: Principal,
     roles: Vec<Role>,
+    /// Which bound its call counts against once its body was read; the guard knows.
+    pub(crate) lane: Lane,
 }
 
 impl Caller {
@@ -38,7 +40,12 @@ impl Caller {
         if roles.is_empty() {
             return Err("has no role".to_owned());
         }
-        Ok(Self { principal: Principal::new(principal), roles })
+        Ok(Self { principal: Principal::new(principal), roles, lane: Lane::Free })
+    }
+
+    /// The same, in a call that counts against `lane`.
+    pub(crate) fn at(self, lane: Lane) -> Self {
+        Self { lane, ..self }
     }
 
     /// Whether this caller may use an operation.

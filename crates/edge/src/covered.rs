@@ -9,11 +9,12 @@ use placet_core::event::SwitchScope;
 use placet_core::ids::{ActionType, EvidenceIndex, Hash, Principal, RequestId};
 use placet_core::op::{Answer, IntentView, Query};
 use tokio::sync::OnceCell;
+use tokio::time::timeout;
 
 use crate::args;
 use crate::edge::Edge;
-use crate::limits::{PAGE_MAX, SCAN_KEPT};
-use crate::reject::Refusal;
+use crate::limits::{PAGE_MAX, SCAN_KEPT, SCAN_WITHIN};
+use crate::reject::{Kind, Refusal};
 
 /// A permit, as its owner knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +45,7 @@ impl Scans {
         owner: &Principal,
     ) -> Result<Vec<Covered>, Refusal> {
         let scan = self.open(index);
-        match scan.get_or_init(|| scanned(edge, index, scope)).await {
+        match scan.get_or_init(|| in_time(scanned(edge, index, scope))).await {
             Ok(found) => Ok(found.get(owner).cloned().unwrap_or_default()),
             Err(refusal) => Err(refusal.clone()),
         }
@@ -62,6 +63,11 @@ impl Scans {
         });
         Arc::clone(kept)
     }
+}
+
+async fn in_time(scan: impl Future<Output = Result<ByOwner, Refusal>>) -> Result<ByOwner, Refusal> {
+    let late = |_| Refusal::new(Kind::Unavailable, "what the switch covers was not found in time");
+    timeout(SCAN_WITHIN, scan).await.map_err(late)?
 }
 
 /// Every permit that was open when the switch was engaged: what came later is under no switch, or was never permitted.

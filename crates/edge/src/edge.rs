@@ -5,18 +5,24 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use http::{Extensions, HeaderMap};
-use placet_core::cluster::{ClusterView, Health, MembershipChange};
+use placet_core::cluster::{ClusterView, Health, HealthStatus, MembershipChange};
 use placet_core::ids::Principal;
 use placet_core::op::{Answer, Call, Op, Query, Reject};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::auth::{Caller, Keyring, Presented};
 use crate::covered::Scans;
-use crate::limits::{ADMIN_IN_FLIGHT_MAX, ANSWER_WITHIN, DECIDE_IN_FLIGHT_MAX, HEAD_WITHIN, TAILS_MAX, WATCHERS_MAX};
+use crate::lanes::Lanes;
+use crate::limits::{
+    ADMIN_IN_FLIGHT_MAX, ANSWER_WITHIN, DECIDE_IN_FLIGHT_MAX, HEAD_WITHIN, HEALTH_POLL, TAILS_MAX, TAKEN_WITHIN,
+    WATCHERS_MAX,
+};
 use crate::pdp::Pdp;
 use crate::peers::Peer;
+use crate::pulse::{Felt, Pulse};
 use crate::reject::{Kind, Refusal};
 use crate::roles::Lane;
+use crate::shared::Shared;
 use crate::telemetry;
 
 /// Renders all metrics as Prometheus text.
@@ -32,11 +38,13 @@ pub struct Edge {
     keyring: Arc<RwLock<Arc<Keyring>>>,
     render_metrics: Option<Arc<RenderMetrics>>,
     adopt_trace: Option<Arc<AdoptTrace>>,
-    decides: Arc<Semaphore>,
-    admin: Arc<Semaphore>,
+    lanes: Lanes,
     tails: Arc<Semaphore>,
     watchers: Arc<Semaphore>,
     scans: Arc<Scans>,
+    pulse: Arc<Pulse>,
+    healths: Arc<Shared<HealthStatus>>,
+    taken_within: Duration,
     head_within: Duration,
 }
 
@@ -54,11 +62,13 @@ impl Edge {
             keyring: Arc::new(RwLock::new(Arc::new(keyring))),
             render_metrics: None,
             adopt_trace: None,
-            decides: Arc::new(Semaphore::new(DECIDE_IN_FLIGHT_MAX)),
-            admin: Arc::new(Semaphore::new(ADMIN_IN_FLIGHT_MAX)),
+            lanes: Lanes::new(DECIDE_IN_FLIGHT_MAX, ADMIN_IN_FLIGHT_MAX),
             tails: Arc::new(Semaphore::new(TAILS_MAX)),
             watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
             scans: Arc::default(),
+            pulse: Arc::default(),
+            healths: Arc::default(),
+            taken_within: TAKEN_WITHIN,
             head_within: HEAD_WITHIN,
         }
     }
@@ -80,8 +90,7 @@ impl Edge {
     /// Other bounds on calls in work than the usual ones.
     #[must_use]
     pub fn with_in_flight_max(mut self, decides: usize, admin: usize) -> Self {
-        self.decides = Arc::new(Semaphore::new(decides));
-        self.admin = Arc::new(Semaphore::new(admin));
+        self.lanes = Lanes::new(decides, admin);
         self
     }
 
@@ -93,11 +102,29 @@ impl Edge {
         self
     }
 
+    /// Another bound than the usual ones on streams that take no token, of each kind.
+    #[must_use]
+    pub fn with_public_max(mut self, open: usize) -> Self {
+        self.lanes = self.lanes.with_public_max(open);
+        self
+    }
+
     /// Another bound than the usual one on how long a client may take to begin.
     #[must_use]
     pub fn with_head_within(mut self, head_within: Duration) -> Self {
         self.head_within = head_within;
         self
+    }
+
+    /// Another bound than the usual one on how long a client may take over a page.
+    #[must_use]
+    pub fn with_taken_within(mut self, taken_within: Duration) -> Self {
+        self.taken_within = taken_within;
+        self
+    }
+
+    pub(crate) fn taken_within(&self) -> Duration {
+        self.taken_within
     }
 
     pub(crate) fn head_within(&self) -> Duration {
@@ -133,20 +160,9 @@ impl Edge {
         }
     }
 
-    /// A place in a lane, or a refusal at once.
-    pub(crate) fn enter(&self, lane: Lane) -> Result<Option<OwnedSemaphorePermit>, Refusal> {
-        let lane = match lane {
-            Lane::Decide => &self.decides,
-            Lane::Admin => &self.admin,
-            Lane::Free => return Ok(None),
-        };
-        let busy = |_| Refusal::new(Kind::Unavailable, "too many calls are in work; nothing happened, try again");
-        Arc::clone(lane).try_acquire_owned().map(Some).map_err(busy)
-    }
-
-    /// A place in the lane of decides, when there is one: a stream waits, so that its client slows down.
-    pub(crate) async fn enter_decide(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.decides).acquire_owned().await.ok()
+    /// The bounds on calls in work.
+    pub(crate) fn lanes(&self) -> &Lanes {
+        &self.lanes
     }
 
     pub(crate) fn enter_tail(&self) -> Result<OwnedSemaphorePermit, Refusal> {
@@ -164,9 +180,27 @@ impl Edge {
         &self.scans
     }
 
+    /// Whether this node is up to date, asked once for all who watch their permits.
+    pub(crate) fn feel(&self) -> Felt {
+        self.pulse.feel(self)
+    }
+
+    /// Whether this node can serve, from time to time, asked once for all who watch it.
+    pub(crate) fn watch_health(&self, first: HealthStatus) -> watch::Receiver<HealthStatus> {
+        let edge = self.clone();
+        self.healths.join(first, |status| async move {
+            loop {
+                let now = edge.health().await.status;
+                status.send_if_modified(|last| std::mem::replace(last, now) != now);
+                tokio::time::sleep(HEALTH_POLL).await;
+            }
+        })
+    }
+
     /// Asks the decision point, for a bounded time. A read that takes longer is `unavailable`; anything else may
     /// have happened.
     pub(crate) async fn ask(&self, caller: &Caller, op: Op) -> Result<Answer, Refusal> {
+        let _place = self.lanes.work(caller.lane)?;
         self.ask_as(caller.principal.clone(), op).await
     }
 
@@ -191,6 +225,7 @@ impl Edge {
     }
 
     pub(crate) async fn change_membership(&self, change: MembershipChange) -> Result<ClusterView, Refusal> {
+        let _place = self.lanes.work(Lane::Admin)?;
         bounded(false, self.pdp.change_membership(change)).await
     }
 

@@ -10,7 +10,6 @@ mod decision;
 mod evidence;
 mod health;
 mod policy;
-mod tail;
 mod watcher;
 
 use axum::Router;

@@ -4,6 +4,7 @@
 use std::panic::AssertUnwindSafe;
 use std::time::Instant;
 
+use axum::body::Body;
 use axum::extract::{FromRequestParts, MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -11,15 +12,18 @@ use futures::FutureExt;
 use http::header::{CACHE_CONTROL, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Extensions, HeaderMap, Method};
-use tokio::sync::OwnedSemaphorePermit;
+use http_body_util::BodyExt;
+use tokio::time::timeout;
 use tonic::Status;
 use tracing::Instrument;
 
 use crate::auth::{Caller, Presented};
 use crate::edge::Edge;
+use crate::lanes::Place;
+use crate::limits::CALL_WITHIN;
 use crate::peers::Peer;
 use crate::reject::{Kind, Refusal};
-use crate::roles::{self, Access, Row};
+use crate::roles::{self, Access, Lane, Row};
 use crate::telemetry;
 
 /// Guards the HTTP doors, over TCP and over the Unix socket.
@@ -65,13 +69,16 @@ pub(crate) async fn grpc(State(edge): State<Edge>, mut request: Request, next: N
     async move {
         let admitted = match row {
             None => Err(Status::unimplemented("no such method")),
-            Some(row) => admit(&edge, request.extensions(), request.headers(), row).map_err(Status::from),
+            Some(row) => admit(&edge, request.extensions(), request.headers(), row)
+                .map(|(caller, place)| (caller, place, row.lane))
+                .map_err(Status::from),
         };
         let response = match admitted {
             Err(status) => status.into_http(),
-            Ok((caller, _place)) => {
+            Ok((caller, place, lane)) => {
                 request.extensions_mut().extend(caller.map(extension).unwrap_or_default());
-                caught(next.run(request)).await.unwrap_or_else(|refusal| Status::from(refusal).into_http())
+                let response = called(lane, place, caught(next.run(request))).await;
+                response.unwrap_or_else(|refusal| Status::from(refusal).into_http())
             }
         };
         // Trailers come later, so a stream that breaks counts as begun well.
@@ -81,6 +88,27 @@ pub(crate) async fn grpc(State(edge): State<Edge>, mut request: Request, next: N
     }
     .instrument(span)
     .await
+}
+
+/// Runs a gRPC call while it holds its place: a stream to its end, another call for a bounded time.
+async fn called(
+    lane: Lane,
+    place: Place,
+    response: impl Future<Output = Result<Response, Refusal>>,
+) -> Result<Response, Refusal> {
+    match lane {
+        Lane::Free => response.await,
+        Lane::HealthWatch | Lane::Reflection => Ok(response.await?.map(|body| {
+            Body::new(body.map_frame(move |frame| {
+                let _held = &place;
+                frame
+            }))
+        })),
+        Lane::Decide | Lane::Admin | Lane::Control => {
+            let late = "the call took too long; it may have happened: ask again, for a decide with the same request_id";
+            timeout(CALL_WITHIN, response).await.unwrap_or_else(|_| Err(Refusal::new(Kind::Unknown, late)))
+        }
+    }
 }
 
 /// A panic fails its own call, not the others on the same connection.
@@ -97,9 +125,9 @@ fn admit(
     extensions: &Extensions,
     headers: &HeaderMap,
     row: &Row,
-) -> Result<(Option<Caller>, Option<OwnedSemaphorePermit>), Refusal> {
+) -> Result<(Option<Caller>, Place), Refusal> {
     let caller = match edge.presented(extensions, headers) {
-        Presented::Known(caller) if caller.may(row.access) => Some(caller),
+        Presented::Known(caller) if caller.may(row.access) => Some(caller.at(row.lane)),
         Presented::Known(caller) => {
             let detail = format!("`{}` holds no role for this; it takes {}", caller.principal, needed(row.access));
             return Err(Refusal::new(Kind::Forbidden, detail));
@@ -117,7 +145,8 @@ fn admit(
             return Err(Refusal::new(Kind::Unauthenticated, detail));
         }
     };
-    Ok((caller, edge.enter(row.lane)?))
+    let place = edge.lanes().enter(row.lane, caller.as_ref())?;
+    Ok((caller, place))
 }
 
 fn needed(access: Access) -> String {

@@ -15,16 +15,21 @@ mod permits;
 mod policies;
 mod proofs;
 
-use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{delete, get, post};
+use axum::{Extension, Router};
+use tokio::sync::watch;
 
 use crate::edge::Edge;
 use crate::guard;
 use crate::reject::{Kind, Refusal};
 
+/// Exports end when the door is told to close.
+#[derive(Clone)]
+struct Drain(watch::Receiver<bool>);
+
 /// All routes behind the guard.
-pub fn router(edge: Edge) -> Router {
+pub fn router(edge: Edge, drain: watch::Receiver<bool>) -> Router {
     Router::new()
         .route("/v1/decide", post(decide::decide))
         .route("/v1/report", post(decide::report))
@@ -57,6 +62,7 @@ pub fn router(edge: Edge) -> Router {
         .route("/v1/health", get(health::health))
         .route("/metrics", get(health::metrics))
         .fallback(no_route)
+        .layer(Extension(Drain(drain)))
         .layer(from_fn_with_state(edge.clone(), guard::http))
         .with_state(edge)
 }

@@ -6,23 +6,27 @@
 //! ```
 //!
 //! Absent on purpose: judgement, consensus and disk. Everything behind a door is the [`Pdp`] trait. Rooms in reading
-//! order: [`pdp`], [`roles`], [`auth`], [`peers`], [`reject`], [`edge`], [`http`], [`grpc`], [`tls`], [`socket`],
-//! [`listen`], [`telemetry`].
+//! order: [`pdp`], [`roles`], [`auth`], [`peers`], [`reject`], [`edge`], `lanes`, `pulse`, `follow`, [`http`],
+//! [`grpc`], [`tls`], [`socket`], [`listen`], [`telemetry`].
 
 mod args;
 pub mod auth;
 mod covered;
 pub mod edge;
+mod follow;
 pub mod grpc;
 mod guard;
 pub mod http;
+mod lanes;
 pub mod limits;
 pub mod listen;
 mod opening;
 pub mod pdp;
 pub mod peers;
+mod pulse;
 pub mod reject;
 pub mod roles;
+mod shared;
 pub mod socket;
 pub mod telemetry;
 pub mod tls;

@@ -6,39 +6,76 @@ use std::time::Duration;
 /// over it is told to come back instead of waiting in a queue that nobody sees.
 pub const DECIDE_IN_FLIGHT_MAX: usize = 4096;
 
-/// All other calls in work at once: a lane of its own, so that the kill switch answers while decides are refused
-/// (AADP §16).
+/// All other calls in work at once: a lane of its own, so that operators are answered while decides are refused
+/// (AADP §16). A call counts from when its body was read.
 pub const ADMIN_IN_FLIGHT_MAX: usize = 256;
 
-/// Calls in work at once on one gRPC stream: enough to fill a batch, too few for one client to hold the whole lane.
+/// Calls of one caller in that lane, with those whose body is still read: what is sent slowly, or searched at length,
+/// holds the places of who does it and leaves most of the lane to others.
+pub const ADMIN_PER_CALLER_MAX: usize = 64;
+
+/// Kill switches read or set at once: a lane of their own, so that nothing else that operators and auditors do can
+/// keep the switch from being thrown.
+pub const CONTROL_IN_FLIGHT_MAX: usize = 64;
+
+/// Those of one caller, with those whose body is still read.
+pub const CONTROL_PER_CALLER_MAX: usize = 16;
+
+/// Calls in work at once on one gRPC stream: enough to fill a batch. A client with many streams is bounded by
+/// [`STREAMS_SHARE`].
 pub const STREAM_IN_FLIGHT_MAX: usize = 256;
+
+/// The part of the lane of decides that all streams together may hold, one in so many: calls on streams wait for their
+/// place where others are refused, so without a bound they would take every place that becomes free.
+pub const STREAMS_SHARE: usize = 2;
 
 /// Evidence tails and exports open at once: each reads pages for as long as its client stays.
 pub const TAILS_MAX: usize = 64;
 
-/// Entries that a tail reads at a time: an entry may be as large as a request.
+/// Entries that a tail or an export reads at first: an entry may be as large as a request.
 pub const TAIL_PAGE: u32 = 64;
 
-/// Entries that an export reads at a time; the core ends a page of large ones before.
-pub const EXPORT_PAGE: u32 = PAGE_MAX;
+/// Bytes that a page of a tail or an export should have, by the size of the entries before: this much waits in memory
+/// for each client, and must be taken within [`TAKEN_WITHIN`].
+pub const TAIL_PAGE_BYTES: usize = 1 << 20;
 
-/// Pages that an export reads ahead of this node to find the last entry: a node further behind than this ends its
-/// exports where it stopped looking.
-pub const CATCH_UP_PAGES_MAX: usize = 64;
+/// How long a client of a tail or an export may take over one page: 17 KiB/s are enough. Who stops reading gives its
+/// place to others.
+pub const TAKEN_WITHIN: Duration = Duration::from_secs(60);
 
 /// Enforcement points that watch their permits on one node: each holds a place in the channel of notices and, while a
 /// switch is engaged, the names of its own open permits.
 pub const WATCHERS_MAX: usize = 4096;
 
-/// How long what a switch covers is kept for watchers that hear of it late: its memory is that of all open permits.
-pub const SCAN_KEPT: Duration = Duration::from_secs(10);
+/// How long it may take to find what a switch covers; beyond it, watchers are told that they were not told. A hundred
+/// thousand permits are a hundred pages.
+pub const SCAN_WITHIN: Duration = Duration::from_secs(10);
 
-/// How often a watcher asks whether its node still hears a leader; twice without, and the watch ends: a node that is
-/// cut off tells nothing, and its silence must not be taken for good news.
+/// How long what a switch covers is kept for watchers that hear of it late: its memory is that of all open permits.
+/// Longer than a scan, so that nobody begins one again.
+pub const SCAN_KEPT: Duration = Duration::from_secs(20);
+
+/// How often a node with watchers makes sure that it is up to date.
 pub const WATCH_POLL: Duration = Duration::from_secs(1);
 
-/// How often a watched health is asked.
+/// How long that may take: longer than an election, and than a busy leader's read.
+pub const PULSE_WITHIN: Duration = Duration::from_secs(2);
+
+/// Failures in a row that end all watches: a node that is cut off or behind tells nothing, and its silence must not be
+/// taken for good news. One may be an election.
+pub const PULSES_FAILED_MAX: u32 = 2;
+
+/// Between two looks at what this node has applied, where waiting for it returns early.
+pub const APPLIED_POLL: Duration = Duration::from_millis(10);
+
+/// How often a watched health is asked, once for all who watch.
 pub const HEALTH_POLL: Duration = Duration::from_secs(1);
+
+/// Healths watched at once: no token is needed for it. Whoever finds no place asks `Check`, which is not counted.
+pub const HEALTH_WATCHES_MAX: usize = 1024;
+
+/// Reflection streams open at once: no token is needed for one, and a few people with tools open them.
+pub const REFLECTIONS_MAX: usize = 64;
 
 /// Connections of one door.
 pub const CONNECTIONS_MAX: usize = 8192;
@@ -54,6 +91,9 @@ pub const BODY_WITHIN: Duration = Duration::from_secs(30);
 
 /// How long a call waits for the decision point. Beyond it the answer is `unknown`.
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+
+/// How long one gRPC call that is no stream may take with its body, which arrives out of the door's sight.
+pub const CALL_WITHIN: Duration = Duration::from_secs(60);
 
 /// An HTTP/2 connection that is silent this long is asked whether it still lives.
 pub const H2_PING_EVERY: Duration = Duration::from_secs(30);

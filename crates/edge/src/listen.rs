@@ -70,7 +70,7 @@ pub async fn serve_http(
 ) -> Result<(), ServeError> {
     let (closing, drain) = watch::channel(false);
     let tls = tls.map(|tls| tls.for_protocols(&["h2", "http/1.1"]).into());
-    let door = Door { tls, ..Door::new("http", &edge, http::router(edge.clone()), drain) };
+    let door = Door { tls, ..Door::new("http", &edge, http::router(edge.clone(), drain.clone()), drain) };
     serve(Listener::tcp(listener, &door)?, door, closing, shutdown).await
 }
 
@@ -83,7 +83,7 @@ pub async fn serve_unix(
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), ServeError> {
     let (closing, drain) = watch::channel(false);
-    let door = Door::new("unix", &edge, http::router(edge.clone()), drain);
+    let door = Door::new("unix", &edge, http::router(edge.clone(), drain.clone()), drain);
     serve(Listener::Unix(socket, Arc::new(peers)), door, closing, shutdown).await
 }
 

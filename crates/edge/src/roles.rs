@@ -57,9 +57,15 @@ pub enum Access {
 pub enum Lane {
     /// Decides and reports: the flood.
     Decide,
-    /// Everything that must still work during a flood.
+    /// Everything else that must still work during a flood.
     Admin,
-    /// Probes and streams: not counted here.
+    /// The kill switch, which must work whatever else is asked.
+    Control,
+    /// Healths that are watched.
+    HealthWatch,
+    /// The schema.
+    Reflection,
+    /// Probes, and streams that have their own bounds: not counted here.
     Free,
 }
 
@@ -101,8 +107,8 @@ pub const TABLE: &[Row] = &[
     both("POST", "/v1/approvals/{id}/approve", "/placet.v1.ApprovalService/Approve", APPROVE, Lane::Admin),
     both("POST", "/v1/approvals/{id}/ratify", "/placet.v1.ApprovalService/Ratify", APPROVE, Lane::Admin),
     both("POST", "/v1/mandates", "/placet.v1.ApprovalService/SetMandate", APPROVE, Lane::Admin),
-    both("GET", "/v1/killswitch", "/placet.v1.ControlService/GetKillSwitch", READ_OPERATIONS, Lane::Admin),
-    both("POST", "/v1/killswitch", "/placet.v1.ControlService/SetKillSwitch", OPERATE, Lane::Admin),
+    both("GET", "/v1/killswitch", "/placet.v1.ControlService/GetKillSwitch", READ_OPERATIONS, Lane::Control),
+    both("POST", "/v1/killswitch", "/placet.v1.ControlService/SetKillSwitch", OPERATE, Lane::Control),
     both("GET", "/v1/policies", "/placet.v1.PolicyService/Get", READ_POLICIES, Lane::Admin),
     http("GET", "/v1/policies/{digest}", READ_POLICIES, Lane::Admin),
     // Over HTTP: `GET /v1/policies?all=true`.
@@ -124,9 +130,9 @@ pub const TABLE: &[Row] = &[
     both("POST", "/v1/cluster/members/{id}/promote", "/placet.v1.ClusterService/Promote", OPERATE, Lane::Admin),
     both("DELETE", "/v1/cluster/members/{id}", "/placet.v1.ClusterService/Remove", OPERATE, Lane::Admin),
     both("GET", "/v1/health", "/grpc.health.v1.Health/Check", Access::Open, Lane::Free),
-    grpc("/grpc.health.v1.Health/Watch", Access::Open, Lane::Free),
+    grpc("/grpc.health.v1.Health/Watch", Access::Open, Lane::HealthWatch),
     // The schema is public; what it describes is not.
-    grpc("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Access::Open, Lane::Free),
+    grpc("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Access::Open, Lane::Reflection),
     http("GET", "/metrics", Access::AnyToken, Lane::Free),
 ];
 

@@ -77,7 +77,11 @@ impl ApprovalService for Service {
         let v1::SetMandateRequest { action_type, denied, serial, signature } = request.into_inner();
         let action_type = args::action_type("action_type", &action_type)?;
         let signature = args::signature("signature", signature)?;
-        match self.edge.ask(&caller, Op::SetMandate(MandateSet { action_type, denied, serial, signature })).await? {
+        match self
+            .edge
+            .ask(&caller, Op::SetMandate(MandateSet { action_type, authority: None, denied, serial, signature }))
+            .await?
+        {
             Answer::Mandate(view) => Ok(Response::new(convert::mandate(view))),
             _ => Err(Refusal::wrong_answer().into()),
         }

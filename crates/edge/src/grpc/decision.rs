@@ -45,11 +45,20 @@ impl DecisionService for Service {
         request: Request<Streaming<v1::StreamRequest>>,
     ) -> Result<Response<Self::StreamStream>, Status> {
         let (edge, caller, span) = (self.edge.clone(), caller(&request)?, Span::current());
+        let lanes = edge.lanes().clone();
         let calls = request.into_inner().take_until(told(self.drain.clone()));
         let answers = calls
-            .map(move |call| {
+            // One call of a stream waits for its place at a time: each holds a body.
+            .then(move |call| {
+                let lanes = lanes.clone();
+                async move { (lanes.wait().await, call) }
+            })
+            .map(move |(place, call)| {
                 let (edge, caller, span) = (edge.clone(), caller.clone(), span.clone());
-                async move { Ok(answer(&edge, &caller, &span, call?).await) }
+                async move {
+                    let _place = place;
+                    Ok(answer(&edge, &caller, &span, call?).await)
+                }
             })
             .buffer_unordered(STREAM_IN_FLIGHT_MAX);
         Ok(Response::new(answers.boxed()))
@@ -103,7 +112,6 @@ impl DecisionService for Service {
 }
 
 async fn answer(edge: &Edge, caller: &Caller, stream: &Span, request: v1::StreamRequest) -> v1::StreamResponse {
-    let _place = edge.enter_decide().await;
     let answered = match request.call {
         Some(Call::Decide(request)) => decide(edge, caller, &request)
             .instrument(telemetry::call_span(stream, "/placet.v1.DecisionService/Decide"))

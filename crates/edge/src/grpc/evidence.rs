@@ -1,4 +1,4 @@
-//! `EvidenceService`: one entry, those that match, all of them as they come, and proofs (AADP §14).
+//! `EvidenceService`: one entry, those that match, all of them and then new ones as they come, and proofs (AADP §14).
 
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
@@ -7,9 +7,9 @@ use placet_wire::v1;
 use placet_wire::v1::evidence_service_server::EvidenceService;
 use tonic::{Request, Response, Status};
 
-use super::tail::Tail;
 use super::{Service, convert, given, page_limit};
 use crate::args;
+use crate::follow::Follow;
 use crate::guard::caller;
 use crate::reject::Refusal;
 
@@ -29,8 +29,15 @@ impl EvidenceService for Service {
     async fn tail(&self, request: Request<v1::TailEvidenceRequest>) -> Result<Response<Self::TailStream>, Status> {
         let caller = caller(&request)?;
         let after = given(&request.get_ref().after).map(|text| args::evidence_after("after", text)).transpose()?;
-        let tail = Tail::new(&self.edge, caller, self.drain.clone(), after.unwrap_or_default())?;
-        Ok(Response::new(stream::unfold(tail, Tail::step).boxed()))
+        let tail = Follow::new(&self.edge, caller, self.drain.clone(), after.unwrap_or_default())?;
+        let entries = tail.pages().flat_map(|page| {
+            let (views, refusal) = match page {
+                Ok(views) => (views, None),
+                Err(refusal) => (Vec::new(), Some(Err(refusal.into()))),
+            };
+            stream::iter(views.into_iter().map(|view| Ok(convert::evidence(view))).chain(refusal))
+        });
+        Ok(Response::new(entries.boxed()))
     }
 
     async fn find(

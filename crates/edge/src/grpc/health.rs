@@ -1,4 +1,4 @@
-//! The standard health service, answered by the decision point itself: no copy that could be stale.
+//! The standard health service, answered by the decision point itself; who watches hears of it within a moment.
 
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
@@ -9,7 +9,6 @@ use tonic_health::pb::health_server::Health;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
 use super::Service;
-use crate::limits::HEALTH_POLL;
 use crate::listen::told;
 
 /// Services that can be asked about; the empty name is the whole node. All of them serve or none does.
@@ -35,18 +34,28 @@ impl Health for Service {
     }
 
     async fn watch(&self, request: Request<HealthCheckRequest>) -> Result<Response<Self::WatchStream>, Status> {
-        let state = (self.clone(), request.into_inner().service, None);
-        let changes = stream::unfold(state, |(service, name, last)| async move {
+        let name = request.into_inner().service;
+        let answer = |status: ServingStatus| Ok(HealthCheckResponse { status: status.into() });
+        let first = self.edge.health().await.status;
+        let known = SERVICES.contains(&name.as_str());
+        let begins =
+            stream::once(async move { answer(if known { serving(first) } else { ServingStatus::ServiceUnknown }) });
+        if !known {
+            // None will ever be.
+            return Ok(Response::new(begins.chain(stream::pending()).take_until(told(self.drain.clone())).boxed()));
+        }
+        let state = (self.edge.watch_health(first), serving(first));
+        let changes = stream::unfold(state, move |(mut healths, last)| async move {
             loop {
-                let status = service.serving(&name).await;
-                if last != Some(status) {
-                    let answer = HealthCheckResponse { status: status.into() };
-                    return Some((Ok(answer), (service, name, Some(status))));
+                let status = serving(*healths.borrow_and_update());
+                if status != last {
+                    return Some((answer(status), (healths, status)));
                 }
-                tokio::time::sleep(HEALTH_POLL).await;
+                // A client whose stream ends watches again.
+                healths.changed().await.ok()?;
             }
         });
-        Ok(Response::new(changes.take_until(told(self.drain.clone())).boxed()))
+        Ok(Response::new(begins.chain(changes).take_until(told(self.drain.clone())).boxed()))
     }
 }
 
@@ -55,9 +64,13 @@ impl Service {
         if !SERVICES.contains(&name) {
             return ServingStatus::ServiceUnknown;
         }
-        match self.edge.health().await.status {
-            HealthStatus::Serving => ServingStatus::Serving,
-            HealthStatus::NoLeader | HealthStatus::Fatal => ServingStatus::NotServing,
-        }
+        serving(self.edge.health().await.status)
+    }
+}
+
+fn serving(status: HealthStatus) -> ServingStatus {
+    match status {
+        HealthStatus::Serving => ServingStatus::Serving,
+        HealthStatus::NoLeader | HealthStatus::Fatal => ServingStatus::NotServing,
     }
 }

@@ -1,6 +1,6 @@
 //! `DecisionService.WatchPermits`: what ends or wakes the permits of one caller, told at once (AADP §7, §11.3, §16).
 //! Absent on purpose: history, and a guarantee. A watcher that may have missed something is told that it did, by the end
-//! of its stream; then it asks. Silence of a node that hears no leader would be a lie, so that ends it too.
+//! of its stream; then it asks. Silence of a node that is cut off or behind would be a lie, so that ends it too.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,37 +15,37 @@ use placet_wire::v1;
 use placet_wire::v1::permit_notice::Notice as Told;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{OwnedSemaphorePermit, broadcast, watch};
-use tokio::time::{Interval, MissedTickBehavior, interval};
 use tonic::Status;
 
 use super::{Service, convert};
 use crate::auth::Caller;
 use crate::covered::Covered;
 use crate::edge::Edge;
-use crate::limits::WATCH_POLL;
 use crate::listen::told;
+use crate::pulse::Felt;
 use crate::reject::{Kind, Refusal};
 
 pub(super) type Notices = BoxStream<'static, Result<v1::PermitNotice, Status>>;
 
 impl Service {
-    /// A stream for the permits of `caller`. It listens before it says so: what comes after `ready` is told.
+    /// A stream for the permits of `caller`. It listens, and then makes sure that this node is up to date, before it
+    /// says so: what comes after `ready` is told.
     pub(super) async fn watch(&self, caller: Caller) -> Result<Notices, Refusal> {
         let place = self.edge.enter_watch()?;
         let notices = self.edge.pdp().notices();
+        let felt = self.edge.feel();
         if !serves(&self.edge).await {
             return Err(Refusal::new(Kind::Unavailable, "this node hears no leader; watch another"));
         }
-        let mut pulse = interval(WATCH_POLL);
-        pulse.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let watcher = Watcher {
             edge: self.edge.clone(),
             caller,
             drain: self.drain.clone(),
             notices,
-            pulse,
-            cut_off: false,
-            ready: VecDeque::from([message("", Told::Ready(v1::WatchReady {}))]),
+            felt,
+            up_to_date: false,
+            ready: VecDeque::new(),
+            scan: None,
             ended: false,
             _place: place,
         };
@@ -62,11 +62,13 @@ struct Watcher {
     caller: Caller,
     drain: watch::Receiver<bool>,
     notices: broadcast::Receiver<Arc<Notice>>,
-    pulse: Interval,
-    /// At the last pulse this node could not serve.
-    cut_off: bool,
+    felt: Felt,
+    /// This node was up to date after this watcher had begun to listen; `ready` was said.
+    up_to_date: bool,
     /// Messages of one notice: one for each permit that a switch covers.
     ready: VecDeque<v1::PermitNotice>,
+    /// A switch that was told; which permits it covers was not, yet.
+    scan: Option<(EvidenceIndex, Option<SwitchScope>)>,
     ended: bool,
     _place: OwnedSemaphorePermit,
 }
@@ -91,33 +93,35 @@ impl Watcher {
                 return Ok(message);
             }
             let closes = || Refusal::new(Kind::Unavailable, "this node closes; check your permits and watch another");
+            if let Some((index, scope)) = self.scan.take() {
+                let covered = tokio::select! {
+                    biased;
+                    () = told(self.drain.clone()) => return Err(closes()),
+                    covered = self.covered(index, scope.as_ref()) => covered?,
+                };
+                let revoked = |permit| message(&index.to_string(), Told::Revoked(name(permit)));
+                self.ready.extend(covered.into_iter().map(revoked));
+                continue;
+            }
             tokio::select! {
                 biased;
                 () = told(self.drain.clone()) => return Err(closes()),
-                notice = self.notices.recv() => match notice {
-                    Ok(notice) => self.hear(&notice).await?,
+                notice = self.notices.recv(), if self.up_to_date => match notice {
+                    Ok(notice) => self.hear(&notice)?,
                     Err(RecvError::Lagged(_)) => return Err(missed("this watch fell behind")),
                     Err(RecvError::Closed) => return Err(closes()),
                 },
-                _ = self.pulse.tick() => self.feel().await?,
+                fresh = self.felt.next() => {
+                    if fresh? && !std::mem::replace(&mut self.up_to_date, true) {
+                        return Ok(message("", Told::Ready(v1::WatchReady {})));
+                    }
+                }
             }
         }
     }
 
-    /// An election takes less than two pulses; a node that was cut off stays so.
-    async fn feel(&mut self) -> Result<(), Refusal> {
-        let before = std::mem::replace(&mut self.cut_off, !serves(&self.edge).await);
-        if before && self.cut_off {
-            return Err(Refusal::new(
-                Kind::Unavailable,
-                "this node hears no leader; check your permits, watch another",
-            ));
-        }
-        Ok(())
-    }
-
     /// Makes the messages of one notice, if it is for this caller.
-    async fn hear(&mut self, notice: &Notice) -> Result<(), Refusal> {
+    fn hear(&mut self, notice: &Notice) -> Result<(), Refusal> {
         let index = notice.index.to_string();
         let me = &self.caller.principal;
         match &notice.fact {
@@ -139,8 +143,7 @@ impl Watcher {
                 let changed = v1::SwitchChanged { engaged: *engaged, scope: scope.clone().map(convert::switch_scope) };
                 self.ready.push_back(message(&index, Told::KillSwitch(changed)));
                 if *engaged {
-                    let revoked = self.covered(notice.index, scope.as_ref()).await?;
-                    self.ready.extend(revoked.into_iter().map(|permit| message(&index, Told::Revoked(name(permit)))));
+                    self.scan = Some((notice.index, scope.clone()));
                 }
             }
             Fact::Missed => return Err(missed("this node caught up without telling what happened")),

@@ -109,7 +109,10 @@ pub(super) async fn set_mandate(
     let serial = members.integer("serial")?;
     let signature = args::signature("signature", members.required("signature")?)?;
     members.end("action_type, denied, serial, signature")?;
-    match edge.ask(&caller, Op::SetMandate(MandateSet { action_type, denied, serial, signature })).await? {
+    match edge
+        .ask(&caller, Op::SetMandate(MandateSet { action_type, authority: None, denied, serial, signature }))
+        .await?
+    {
         Answer::Mandate(mandate) => Ok(Json(mandate)),
         _ => Err(Refusal::wrong_answer()),
     }

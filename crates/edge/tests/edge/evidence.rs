@@ -1,6 +1,9 @@
 //! Evidence beyond one entry: searches, proofs, signed heads and exports (AADP §14).
 
+use std::time::Duration;
+
 use bytes::Bytes;
+use futures::StreamExt;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::TokioIo;
@@ -141,8 +144,8 @@ async fn an_export_waits_for_its_client() {
     let busy = ask("GET", "/v1/evidence/export").of(&house).await;
     assert_eq!((busy.status.as_u16(), &busy.json()["code"]), (503, &"unavailable".into()));
     house.fake.record(8001, "{}");
-    // One page more than what the sockets hold.
-    assert!(pages() < 8, "{} pages were read ahead", pages());
+    // A few pages of 1 MiB more than what the sockets hold, of 125.
+    assert!(pages() < 32, "{} pages were read ahead", pages());
     let rest = body.collect().await.unwrap().to_bytes();
     assert_eq!(rest.iter().rev().take(3).collect::<Vec<_>>(), [&b'\n', &b'}', &b'"']);
 
@@ -160,4 +163,55 @@ async fn an_export_waits_for_its_client() {
     while ask("GET", "/v1/evidence/export?after=aud-8001").of(&house).await.status != 200 {
         tokio::task::yield_now().await;
     }
+}
+
+/// Goal: a client that stops reading gives its place to others, and does not take what it got for everything.
+#[tokio::test]
+async fn an_export_gives_up_on_a_client_that_does_not_read() {
+    let short = Duration::from_millis(200);
+    let house = House::with(None, |edge| edge.with_open_max(1, 1).with_taken_within(short)).await;
+    let large = format!(r#"{{"n":"{}"}}"#, "x".repeat(16 << 10));
+    for index in 1..=8000 {
+        house.fake.record(index, &large);
+    }
+    let body = begin(&house).await;
+    while ask("GET", "/v1/evidence/export?after=aud-8000").of(&house).await.status != 200 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(body.collect().await.is_err());
+
+    let mut client = EvidenceServiceClient::new(channel(&house).await);
+    let mut tail = client.tail(signed(v1::TailEvidenceRequest::default())).await.unwrap().into_inner();
+    while ask("GET", "/v1/evidence/export?after=aud-8000").of(&house).await.status != 200 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let status = loop {
+        if let Err(status) = tail.next().await.unwrap() {
+            break status;
+        }
+    };
+    assert_eq!(status.code(), Code::Cancelled);
+    // A client that has taken everything is not behind.
+    let mut tail =
+        client.tail(signed(v1::TailEvidenceRequest { after: "aud-7999".into() })).await.unwrap().into_inner();
+    assert_eq!(tail.next().await.unwrap().unwrap().evidence_id, "aud-8000");
+    tokio::time::sleep(short * 2).await;
+    house.fake.record(8001, "{}");
+    assert_eq!(tail.next().await.unwrap().unwrap().evidence_id, "aud-8001");
+}
+
+/// Goal: a door that closes does not wait for exports.
+#[tokio::test]
+async fn an_export_ends_with_its_door() {
+    let house = House::open().await;
+    let large = format!(r#"{{"n":"{}"}}"#, "x".repeat(16 << 10));
+    for index in 1..=8000 {
+        house.fake.record(index, &large);
+    }
+    let mut body = begin(&house).await;
+    body.frame().await.unwrap().unwrap();
+    house.close();
+    let closed = tokio::spawn(house.closed());
+    assert!(tokio::time::timeout(Duration::from_secs(5), body.collect()).await.unwrap().is_err());
+    closed.await.unwrap();
 }

@@ -43,6 +43,10 @@ pub(crate) struct Fake {
     pub(crate) status: Mutex<HealthStatus>,
     pub(crate) notices: broadcast::Sender<Arc<Notice>>,
     pub(crate) intents: Mutex<Vec<IntentView>>,
+    /// Listings of open permits wait here.
+    pub(crate) scans: Semaphore,
+    /// The leader's last entry, where this node is behind it.
+    pub(crate) position: Mutex<Option<EvidenceIndex>>,
 }
 
 impl Default for Fake {
@@ -57,6 +61,8 @@ impl Default for Fake {
             evidence: watch::Sender::new(Vec::new()),
             status: Mutex::new(HealthStatus::Serving),
             notices: broadcast::channel(NOTICES_KEPT).0,
+            scans: Semaphore::new(Semaphore::MAX_PERMITS),
+            position: Mutex::default(),
             intents: Mutex::new(vec![intent(7, "agent", "pay.small")]),
         }
     }
@@ -88,6 +94,9 @@ impl Pdp for Fake {
             });
             self.gate.acquire().await.unwrap().forget();
             self.waiting.send_modify(|(now, _)| *now -= 1);
+        }
+        if matches!(call.op, Op::Query(Query::Intents { .. })) {
+            self.scans.acquire().await.unwrap().forget();
         }
         if let Some(reject) = self.reject.lock().unwrap().clone() {
             return Err(reject);
@@ -242,6 +251,10 @@ impl Fake {
                     params: Bounds { required: vec!["box".to_owned()], ..Bounds::default() },
                 }],
             }),
+            Query::Position => {
+                let last = self.evidence.borrow().last().map(|view| view.evidence_id).unwrap_or_default();
+                Answer::Position(self.position.lock().unwrap().unwrap_or(last))
+            }
             Query::Notified => Answer::Notified(EvidenceIndex(3)),
             Query::Intents { after, limit } => {
                 let after = after.unwrap_or_default();
@@ -321,6 +334,7 @@ fn switch(engaged: bool, origin: Option<String>) -> KillSwitchView {
         note: None,
         scope: None,
         policy: None,
+        warning: None,
         scoped: Vec::new(),
         evidence_id: None,
     }

@@ -13,6 +13,7 @@ use placet_wire::v1::control_service_client::ControlServiceClient;
 use placet_wire::v1::decision_service_client::DecisionServiceClient;
 use placet_wire::v1::policy_service_client::PolicyServiceClient;
 use placet_wire::v1::switch_scope::Of;
+use tokio::sync::watch;
 use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
@@ -247,6 +248,49 @@ async fn health_follows_the_decision_point() {
     assert_eq!(check("placet.v1.Nothing").await, Err(Code::NotFound));
     house.sick();
     assert_eq!(check("placet.v1.DecisionService").await, Ok(2));
+}
+
+/// Goal: all who watch the health hear of a change, and what anybody may open without a token is bounded.
+#[tokio::test]
+async fn streams_without_a_token_are_bounded() {
+    let house = House::with(None, |edge| edge.with_public_max(2)).await;
+    let mut client = HealthClient::new(channel(&house).await);
+    let named = |service: &str| HealthCheckRequest { service: service.to_owned() };
+    let mut first = client.watch(named("")).await.unwrap().into_inner();
+    let mut second = client.watch(named("placet.v1.ControlService")).await.unwrap().into_inner();
+    assert_eq!(client.watch(named("")).await.unwrap_err().code(), Code::Unavailable);
+    assert_eq!(client.check(named("")).await.unwrap().into_inner().status, 1);
+    for health in [&mut first, &mut second] {
+        assert_eq!(health.next().await.unwrap().unwrap().status, 1);
+    }
+    house.sick();
+    for health in [&mut first, &mut second] {
+        assert_eq!(health.next().await.unwrap().unwrap().status, 2);
+    }
+    drop(first);
+    let mut unknown = loop {
+        match client.watch(named("placet.v1.Nothing")).await {
+            Ok(health) => break health.into_inner(),
+            Err(status) => assert_eq!(status.code(), Code::Unavailable),
+        }
+    };
+    assert_eq!(unknown.next().await.unwrap().unwrap().status, 3);
+
+    let mut client = ServerReflectionClient::new(channel(&house).await);
+    let asking = watch::Sender::new(true);
+    let mut open = Vec::new();
+    for _ in 0..2 {
+        let mut asked = asking.subscribe();
+        let requests =
+            futures::stream::pending().take_until(async move { asked.wait_for(|asking| !asking).await.is_ok() });
+        open.push(client.server_reflection_info(requests).await.unwrap());
+    }
+    let refused = client.server_reflection_info(futures::stream::pending()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unavailable);
+    asking.send_replace(false);
+    while client.server_reflection_info(futures::stream::empty()).await.is_err() {
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test]

@@ -77,7 +77,10 @@ async fn approvals_are_resumed_and_ratified() {
     let view = json!({"action_type": "pay.small", "denied": true, "serial": 7, "evidence_id": "aud-9"});
     assert_eq!((got.status.as_u16(), got.json()), (200, view));
     let action_type = ActionType::new("pay.small");
-    assert_eq!(house.fake.last().op, Op::SetMandate(MandateSet { action_type, denied: true, serial: 7, signature }));
+    assert_eq!(
+        house.fake.last().op,
+        Op::SetMandate(MandateSet { action_type, authority: None, denied: true, serial: 7, signature })
+    );
 }
 
 #[tokio::test]

@@ -57,6 +57,31 @@ async fn calls_in_work_are_bounded() {
     assert_eq!(house.fake.waiting.borrow().1, STREAM_IN_FLIGHT_MAX);
 }
 
+/// Goal: what waits on streams takes its share of the lane, and other calls find theirs.
+#[tokio::test]
+async fn streams_leave_places_to_other_calls() {
+    let house = House::with(None, |edge| edge.with_in_flight_max(4, 1)).await;
+    house.fake.gate.forget_permits(usize::MAX);
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        let calls = (0..10).map(|id| v1::StreamRequest { correlation_id: id, call: Some(Call::Decide(decide(b"{}"))) });
+        let calls = futures::stream::iter(calls.collect::<Vec<_>>());
+        let mut client = DecisionServiceClient::new(channel(&house).await);
+        let answers = client.stream(signed(calls)).await.unwrap().into_inner();
+        clients.push(tokio::spawn(answers.map(Result::unwrap).collect::<Vec<_>>()));
+    }
+    let mut waiting = house.fake.waiting.subscribe();
+    waiting.wait_for(|(now, _)| *now == 2).await.unwrap();
+    let mut client = DecisionServiceClient::new(channel(&house).await);
+    let unary = tokio::spawn(async move { client.decide(signed(decide(b"{}"))).await });
+    waiting.wait_for(|(now, _)| *now == 3).await.unwrap();
+    house.fake.gate.add_permits(31);
+    assert!(unary.await.unwrap().is_ok());
+    for client in clients {
+        assert_eq!(client.await.unwrap().len(), 10);
+    }
+}
+
 /// Goal: a stream that is open when the door closes gets the answers that it waits for, then ends.
 #[tokio::test]
 async fn a_closing_door_answers_open_streams() {

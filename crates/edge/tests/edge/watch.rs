@@ -1,16 +1,19 @@
 //! Watching permits: who is told what, and how a watch ends that may have missed something.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt;
 use placet_core::event::SwitchScope;
 use placet_core::ids::{ActionType, ApprovalId, EvidenceIndex, PermitId, Principal, RequestId};
 use placet_core::notice::{Fact, Notice};
 use placet_core::op::{Op, Query, Reject};
+use placet_edge::limits::WATCH_POLL;
 use placet_wire::v1;
 use placet_wire::v1::decision_service_client::DecisionServiceClient;
 use placet_wire::v1::permit_notice::Notice as Told;
 use placet_wire::v1::switch_scope::Of;
+use tokio::time::timeout;
 use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
 
@@ -73,6 +76,10 @@ fn resumed(proposer: &str) -> Fact {
 
 fn at(index: u64, told: Told) -> (String, Told) {
     (format!("aud-{index}"), told)
+}
+
+fn engaged() -> Told {
+    Told::KillSwitch(v1::SwitchChanged { engaged: true, scope: None })
 }
 
 #[tokio::test]
@@ -159,6 +166,20 @@ async fn watchers_share_what_a_switch_covers() {
     assert!(calls.iter().all(|call| call.principal == Principal::system()), "a caller asked for others' permits");
 }
 
+/// Goal: a switch is told before anybody knows what it covers.
+#[tokio::test]
+async fn a_switch_does_not_wait_for_what_it_covers() {
+    let house = House::open().await;
+    *house.fake.intents.lock().unwrap() = vec![intent(1, "root", "pay.small")];
+    house.fake.scans.forget_permits(usize::MAX);
+    let mut client = DecisionServiceClient::new(channel(&house).await);
+    let mut notices = watch(&mut client).await;
+    house.tell(10, Fact::KillSwitch { engaged: true, scope: None });
+    assert_eq!(next(&mut notices).await, at(10, engaged()));
+    house.fake.scans.add_permits(1);
+    assert_eq!(next(&mut notices).await, at(10, Told::Revoked(permit("pay.small"))));
+}
+
 #[tokio::test]
 async fn a_watch_that_missed_something_ends_and_says_so() {
     let house = House::open().await;
@@ -171,9 +192,11 @@ async fn a_watch_that_missed_something_ends_and_says_so() {
     }
     let snapshot = watch(&mut client).await;
     house.tell(20, Fact::Missed);
-    let unread = watch(&mut client).await;
+    let mut unread = watch(&mut client).await;
     *house.fake.reject.lock().unwrap() = Some(Reject::Unavailable { detail: "no leader".into() });
     house.tell(21, Fact::KillSwitch { engaged: true, scope: None });
+    // The switch is told, though not what it covers.
+    assert_eq!(next(&mut unread).await, at(21, engaged()));
     for notices in [behind, snapshot, unread] {
         let status = ended(notices).await;
         assert_eq!((status.code(), status.metadata().get("placet-code").unwrap() == "missed"), (Code::DataLoss, true));
@@ -217,4 +240,57 @@ async fn a_node_without_a_leader_keeps_no_watchers() {
     assert!(status.message().contains("no leader"), "{}", status.message());
     let status = client.watch_permits(signed(v1::WatchPermitsRequest {})).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable);
+}
+
+/// Goal: a follower that knows its leader by name but is cut off or behind is not taken for one where nothing happens.
+#[tokio::test]
+async fn a_node_that_is_behind_keeps_no_watchers() {
+    let house = House::open().await;
+    let mut client = DecisionServiceClient::new(channel(&house).await);
+    *house.fake.position.lock().unwrap() = Some(EvidenceIndex(2));
+    house.fake.record(1, "{}");
+    let mut early = client.watch_permits(signed(v1::WatchPermitsRequest {})).await.unwrap().into_inner();
+    assert!(timeout(Duration::from_millis(300), early.next()).await.is_err(), "said `ready` while behind");
+    house.fake.record(2, "{}");
+    let ready = early.next().await.unwrap().unwrap();
+    assert_eq!(ready.notice, Some(Told::Ready(v1::WatchReady {})));
+
+    let late = watch(&mut client).await;
+    *house.fake.position.lock().unwrap() = Some(EvidenceIndex(3));
+    for notices in [early, late] {
+        let status = ended(notices).await;
+        assert_eq!(status.code(), Code::Unavailable);
+        assert!(status.message().contains("is behind"), "{}", status.message());
+    }
+    *house.fake.position.lock().unwrap() = None;
+    let cut_off = watch(&mut client).await;
+    *house.fake.reject.lock().unwrap() = Some(Reject::Unavailable { detail: "no leader answers".into() });
+    assert_eq!(ended(cut_off).await.code(), Code::Unavailable);
+}
+
+/// Goal: one failure, as an election makes it, ends no watch; and a node is asked once for all who watch.
+#[tokio::test]
+async fn an_election_ends_no_watch() {
+    let house = House::open().await;
+    let mut client = DecisionServiceClient::new(channel(&house).await);
+    let mut watchers = Vec::new();
+    for _ in 0..20 {
+        watchers.push(watch(&mut client).await);
+    }
+    let asked = || {
+        let calls = house.fake.calls.lock().unwrap();
+        calls.iter().filter(|call| call.op == Op::Query(Query::Position)).count()
+    };
+    let before = asked();
+    *house.fake.reject.lock().unwrap() = Some(Reject::Unavailable { detail: "an election".into() });
+    while asked() == before {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    *house.fake.reject.lock().unwrap() = None;
+    tokio::time::sleep(WATCH_POLL * 2).await;
+    assert!(asked() - before <= 5, "{} reads", asked() - before);
+    house.tell(5, expired(Some("root")));
+    for notices in &mut watchers {
+        assert_eq!(next(notices).await, at(5, Told::Expired(permit("pay.small"))));
+    }
 }
