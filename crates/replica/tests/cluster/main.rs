@@ -61,6 +61,9 @@ fn a_killed_leader_costs_no_decision() {
     let permits = replies.iter().map(|reply| reply.permit_id.clone().unwrap()).collect::<BTreeSet<_>>();
     assert_eq!(permits.len(), 30);
     assert_eq!(view.evidence_index.0, 31, "one policy, thirty intents");
+    for at in cluster.ids() {
+        assert_eq!(cluster.submit(at, Op::Query(Query::Position)), Ok(Answer::Position(view.evidence_index)));
+    }
     assert!(cluster.ids().into_iter().all(|id| cluster.open_permits(id) == 30));
     assert!(cluster.ids().into_iter().all(|id| cluster.node(id).health().status == HealthStatus::Serving));
 }
