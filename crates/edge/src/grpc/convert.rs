@@ -146,6 +146,7 @@ pub(super) fn kill_switch(view: KillSwitchView) -> v1::KillSwitch {
         note: view.note.unwrap_or_default(),
         scope: view.scope.map(switch_scope),
         scoped: view.scoped.into_iter().map(kill_switch).collect(),
+        warning: view.warning.unwrap_or_default(),
     }
 }
 

@@ -118,9 +118,9 @@ pub fn switch(view: v1::KillSwitch) -> Value {
     let whole = json!({
         "engaged": view.engaged, "since": maybe(view.since), "by": maybe(view.by), "origin": maybe(view.origin),
         "note": view.note, "scope": view.scope.map(scope), "policy": view.policy,
-        "scoped": list(view.scoped, switch), "evidence_id": view.evidence_id,
+        "scoped": list(view.scoped, switch), "evidence_id": view.evidence_id, "warning": view.warning,
     });
-    without_empty(whole, &["note", "scope", "policy", "scoped", "evidence_id"])
+    without_empty(whole, &["note", "scope", "policy", "scoped", "evidence_id", "warning"])
 }
 
 pub fn mistake(mistake: v1::Mistake) -> Value {
