@@ -10,8 +10,11 @@ use crate::op::{Answer, EvidenceFilter, EvidencePage, EvidenceView, ProofView, R
 use crate::stamp::Stamp;
 use crate::state::{List, Read, ReadError, Tree};
 
-/// Entries read at once while searching.
-const FEW: usize = 64;
+/// Entries read at once while searching: each may be as large as a request.
+const FEW: usize = 16;
+
+/// Bytes that one page of a search looks at, matching or not.
+const SEARCHED_BYTES_MAX: usize = 4 * PAGE_BYTES_MAX;
 
 pub(super) fn view(index: EvidenceIndex, bytes: Vec<u8>) -> EvidenceView {
     let hash = evidence::hash(&bytes);
@@ -36,13 +39,14 @@ pub(super) fn find(
     filter: &EvidenceFilter,
 ) -> Result<Answer, Reject> {
     let mut after = after.max(start(state, filter)?);
-    let (mut found, mut bytes_found, mut looked_at) = (Vec::new(), 0usize, 0usize);
+    let (mut found, mut bytes_found, mut looked_at, mut bytes_looked_at) = (Vec::new(), 0usize, 0usize, 0usize);
     loop {
         let entries = state.entries(after, FEW)?;
         let ended = entries.len() < FEW;
         for (index, bytes) in entries {
             after = index;
             looked_at += 1;
+            bytes_looked_at = bytes_looked_at.saturating_add(bytes.len());
             let Ok(entry) = evidence::decode(&bytes) else { continue };
             if filter.until.is_some_and(|until| until <= entry.at) {
                 return Ok(Answer::EvidencePage(EvidencePage { entries: found, next: None }));
@@ -55,7 +59,7 @@ pub(super) fn find(
                 }
             }
         }
-        if ended || looked_at >= SEARCHED_ENTRIES_MAX {
+        if ended || looked_at >= SEARCHED_ENTRIES_MAX || bytes_looked_at >= SEARCHED_BYTES_MAX {
             let next = (!ended).then_some(after);
             return Ok(Answer::EvidencePage(EvidencePage { entries: found, next }));
         }
@@ -177,4 +181,22 @@ fn within(state: &impl List, size: u64) -> Result<(), Reject> {
         return Ok(());
     }
     Err(Reject::Invalid { detail: format!("`{size}` is beyond the evidence, which has {entries} entries") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::MemState;
+
+    #[test]
+    fn a_search_ends_before_it_has_read_everything() {
+        let mut state = MemState::default();
+        state.entries.extend((1..=12).map(|index| (EvidenceIndex(index), vec![b' '; SEARCHED_BYTES_MAX / 8])));
+        state.entries.extend((13..=40).map(|index| (EvidenceIndex(index), Vec::new())));
+        let filter = EvidenceFilter::default();
+        let Ok(Answer::EvidencePage(page)) = find(&state, EvidenceIndex(0), 10, &filter) else { panic!("no page") };
+        assert_eq!((page.entries.len(), page.next), (0, Some(EvidenceIndex(16))));
+        let Ok(Answer::EvidencePage(page)) = find(&state, EvidenceIndex(16), 10, &filter) else { panic!("no page") };
+        assert_eq!(page.next, None);
+    }
 }
