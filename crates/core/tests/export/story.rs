@@ -37,7 +37,7 @@ policies:
     tier: 1
     dry_run: false
     compensating_command: payments.reverse
-    bounds: { required: [payment] }
+    bounds: { strict_params: false }
   - action_type: payments.wire
     tier: 3
     dry_run: false
@@ -93,11 +93,12 @@ fn money(desk: &mut Desk) {
     desk.report("agent-1", permit.clone(), "success", json!({"payload": {"ref": "a\tb\u{7f}\u{e9}", "n": 1.50}}));
     desk.report("agent-1", permit.clone(), "success", json!({}));
     desk.report("agent-2", permit, "success", json!({}));
-    let posted = desk.decide("agent-1", "web.post", json!({"url": "https://elsewhere.example"}), json!({}));
+    let elsewhere = json!({"url": "https://elsewhere.example"});
+    let posted = desk.decide("agent-1", "web.post", elsewhere.clone(), json!({}));
     desk.report("agent-1", json!({"permit_id": posted.permit_id.unwrap()}), "success", json!({}));
     let undo = json!({"source": "undo", "parent_id": posted.evidence_id.to_string()});
-    let reversed = desk.decide("agent-1", "payments.reverse", json!({"payment": "a"}), undo.clone());
-    desk.decide("agent-1", "payments.reverse", json!({"payment": "b"}), undo);
+    let reversed = desk.decide("agent-1", "payments.reverse", elsewhere.clone(), undo.clone());
+    desk.decide("agent-1", "payments.reverse", elsewhere, undo);
     desk.report("agent-1", json!({"permit_id": reversed.permit_id.unwrap()}), "timeout", json!({}));
     let given_up = desk.decide("agent-1", "payments.transfer", transfer("90"), json!({}));
     let permit = json!({"permit_id": given_up.permit_id.unwrap()});
