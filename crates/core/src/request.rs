@@ -5,13 +5,18 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{LocalDecision, LocalMode};
+use crate::event::{Decided, LocalDecision, LocalMode};
 use crate::exact::Amount;
 use crate::ids::{ActionType, ApprovalId, Hash, PermitId, PolicyDigest, RequestId, hex};
 use crate::json::{self, Json, JsonError, Member, clip};
-use crate::limits::{ACTION_TYPE_BYTES_MAX, LOCAL_DECISIONS_MAX, MALFORMED_KEPT_BYTES_MAX, OPAQUE_BYTES_MAX};
+use crate::limits::{
+    ACTION_TYPE_BYTES_MAX, BODY_BYTES_MAX, LOCAL_DECISIONS_MAX, MALFORMED_KEPT_BYTES_MAX, OPAQUE_BYTES_MAX,
+};
 use crate::reply::Protocol;
 use crate::stamp::Stamp;
+
+/// How many times longer than itself a received number can be in canonical form: `9e64` has 65 digits.
+const CANONICAL_GROWTH_MAX: usize = 17;
 
 /// Who built the request (AADP §3.1); informational.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,7 +73,35 @@ impl DecideRequest {
         let fields = Fields { members: &members };
         let request_id = fields.text("request_id").ok().flatten().and_then(RequestId::parse);
         let protocol = fields.protocol().ok();
-        Self::from_fields(&fields).map_err(|detail| Box::new(Malformed::field(body, protocol, request_id, detail)))
+        let malformed = |detail| Malformed::field(body, protocol, request_id.clone(), detail);
+        let request = Self::from_fields(&fields).map_err(|detail| Box::new(malformed(detail)))?;
+        if canonical_is_too_large(&request.params_raw, || request.params_canonical().len()) {
+            let detail = format!(
+                "`params` is larger than {BODY_BYTES_MAX} bytes in its canonical form, which writes exponents out"
+            );
+            return Err(Box::new(Malformed { kind: "size".to_owned(), ..malformed(detail) }));
+        }
+        Ok(request)
+    }
+
+    /// The request behind a recorded decision; `None` where the record holds no arguments.
+    pub fn of_record(protocol: Protocol, decided: &Decided) -> Option<Self> {
+        let Ok(Json::Object(params)) = json::parse_record(decided.params.as_bytes()) else { return None };
+        Some(Self {
+            protocol,
+            request_id: decided.request_id.clone(),
+            action_type: decided.action_type.clone(),
+            params,
+            params_raw: decided.params.clone(),
+            source: decided.source,
+            rationale: decided.rationale.clone(),
+            session_id: decided.session_id.clone(),
+            cost_eur: decided.cost_eur,
+            created_at: decided.created_at,
+            parent_id: decided.parent_id.clone(),
+            approval_ref: decided.approval_ref.clone(),
+            presented_audience: decided.presented_audience.clone(),
+        })
     }
 
     fn from_fields(fields: &Fields<'_>) -> Result<Self, String> {
@@ -222,16 +255,19 @@ impl LocalReport {
         if items.is_empty() || items.len() > LOCAL_DECISIONS_MAX {
             return Err(format!("`entries` has {} members; it has 1 to {LOCAL_DECISIONS_MAX}", items.len()));
         }
-        let entries: Result<Vec<_>, _> = items
-            .iter()
-            .enumerate()
-            .map(|(at, item)| {
-                let text = json::canonical(item);
-                let members = json::parse_members(text.as_bytes()).map_err(|error| format!("entry {at}: {error}"))?;
-                local(&Fields { members: &members }).map_err(|detail| format!("entry {at}: {detail}"))
-            })
-            .collect();
-        let entries = entries?;
+        let mut canonical = 0usize;
+        let mut entries = Vec::with_capacity(items.len());
+        for (at, item) in items.iter().enumerate() {
+            let Json::Object(members) = item else { return Err(format!("entry {at}: it is not an object")) };
+            let members = members.iter().map(|(name, value)| (name.clone(), Member { value: value.clone(), raw: "" }));
+            let members: BTreeMap<_, _> = members.collect();
+            let entry = local(&Fields { members: &members }).map_err(|detail| format!("entry {at}: {detail}"))?;
+            canonical = canonical.saturating_add(entry.params.len());
+            if canonical > BODY_BYTES_MAX {
+                return Err(format!("entry {at}: `params` of the entries are larger than 1 MiB in canonical form"));
+            }
+            entries.push(entry);
+        }
         let mut ids: Vec<&RequestId> = entries.iter().map(|entry| &entry.request_id).collect();
         ids.sort();
         if ids.array_windows().any(|[one, next]| one == next) {
@@ -328,6 +364,11 @@ pub fn is_action_type(text: &str) -> bool {
     let first = text.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
     let rest = text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b':' | b'-'));
     first && rest && text.len() <= ACTION_TYPE_BYTES_MAX
+}
+
+/// Whether the canonical form of `raw` is beyond what a record may hold. It is made only where it could be.
+fn canonical_is_too_large(raw: &str, canonical_len: impl FnOnce() -> usize) -> bool {
+    raw.len() > BODY_BYTES_MAX / CANONICAL_GROWTH_MAX && canonical_len() > BODY_BYTES_MAX
 }
 
 /// BLAKE3 over tagged parts, each absent or preceded by its length, so that no two lists of parts share bytes.
