@@ -10,11 +10,15 @@ use std::fmt;
 use crate::event::LocalDecision;
 use crate::ids::{Hash, hex};
 use crate::json::{self, Json};
+use crate::limits::{BODY_BYTES_MAX, LOCAL_DECISIONS_MAX, REDACTED_PATHS_MAX};
 use crate::policy::{Action, PolicySet};
 use crate::request::{DecideRequest, Malformed, ReportRequest};
 
 /// The member of an object that stands for a value.
 const MARK: &str = "$redacted";
+
+/// Largest payload of a report that is recorded in canonical form: a body, and a mark for every path.
+const PAYLOAD_BYTES_MAX: usize = BODY_BYTES_MAX + 128 * REDACTED_PATHS_MAX;
 
 /// The secret under which equal values get equal digests. Every node of a cluster holds the same one; without it, who
 /// reads the evidence could try all account numbers.
@@ -59,10 +63,8 @@ pub fn is_path(path: &str) -> bool {
 
 /// A decide request as it may be recorded, and which paths were replaced.
 pub fn decide(request: &mut DecideRequest, paths: &[String], key: &RedactionKey) -> Vec<String> {
-    let mut replaced = members(&mut request.params, "params.", paths, key);
-    if !replaced.is_empty() {
-        request.params_raw = json::canonical(&Json::Object(request.params.clone()));
-    }
+    let (text, mut replaced) = members(&mut request.params, "params.", paths, BODY_BYTES_MAX, key);
+    request.params_raw = text.unwrap_or_else(|| std::mem::take(&mut request.params_raw));
     if paths.iter().any(|path| path == "rationale") {
         request.rationale = key.mark_text(&request.rationale);
         replaced.push("rationale".to_owned());
@@ -76,9 +78,16 @@ pub fn report(request: &mut ReportRequest, paths: Option<&[String]>, key: &Redac
     if let Some(raw) = &request.payload_raw {
         match (paths, json::parse(raw.as_bytes())) {
             (Some(paths), Ok(Json::Object(mut payload))) => {
-                replaced = members(&mut payload, "payload.", paths, key);
-                if !replaced.is_empty() {
-                    request.payload_raw = Some(json::canonical(&Json::Object(payload)));
+                let text;
+                (text, replaced) = members(&mut payload, "payload.", paths, BODY_BYTES_MAX, key);
+                match text {
+                    // Its numbers alone may be too long in canonical form.
+                    Some(text) if text.len() > PAYLOAD_BYTES_MAX => {
+                        request.payload_raw = Some(json::canonical(&key.mark(&Json::Object(payload))));
+                        replaced = vec!["payload".to_owned()];
+                    }
+                    Some(text) => request.payload_raw = Some(text),
+                    None => {}
                 }
             }
             (_, parsed) => {
@@ -99,9 +108,18 @@ pub fn report(request: &mut ReportRequest, paths: Option<&[String]>, key: &Redac
 
 /// A local decision as it may be recorded.
 pub fn local(local: &mut LocalDecision, paths: &[String], key: &RedactionKey) {
-    if let Ok(Json::Object(mut params)) = json::parse(local.params.as_bytes()) {
-        local.redacted = members(&mut params, "params.", paths, key);
-        local.params = json::canonical(&Json::Object(params));
+    match json::parse_record(local.params.as_bytes()) {
+        Ok(Json::Object(mut params)) => {
+            let most = local.params.len().saturating_mul(2).saturating_add(BODY_BYTES_MAX / LOCAL_DECISIONS_MAX);
+            let (text, replaced) = members(&mut params, "params.", paths, most, key);
+            local.params = text.unwrap_or_else(|| std::mem::take(&mut local.params));
+            local.redacted = replaced;
+        }
+        // What cannot be told apart is hidden whole.
+        _ => {
+            local.params = json::canonical(&key.mark(&Json::String(local.params.clone())));
+            local.redacted = vec!["params".to_owned()];
+        }
     }
     if paths.iter().any(|path| path == "rationale") {
         local.rationale = key.mark_text(&local.rationale);
@@ -151,16 +169,37 @@ pub(crate) fn is_judged(action: &Action, path: &str) -> bool {
 
 /// Whether `name` of the params is replaced, or something in it.
 pub fn covers(paths: &[String], name: &str) -> bool {
-    paths
-        .iter()
-        .filter_map(|path| path.strip_prefix("params."))
-        .any(|path| path == name || path.strip_prefix(name).is_some_and(|rest| rest.starts_with('.')))
+    paths.iter().filter_map(|path| path.strip_prefix("params.")).any(|path| starts_with_member(path, name))
 }
 
-fn members(object: &mut BTreeMap<String, Json>, prefix: &str, paths: &[String], key: &RedactionKey) -> Vec<String> {
+/// Replaces what `paths` name in `object`; the new text, where that changed anything, and which of them did. A mark is
+/// longer than most values: when the text grows beyond `most`, the members that hold marks are hidden whole.
+fn members(
+    object: &mut BTreeMap<String, Json>,
+    prefix: &str,
+    paths: &[String],
+    most: usize,
+    key: &RedactionKey,
+) -> (Option<String>, Vec<String>) {
     let of_object = paths.iter().filter_map(|path| Some((path, path.strip_prefix(prefix)?)));
-    let replaced = of_object.filter(|(_, path)| replace(object, path, key)).map(|(whole, _)| whole.clone());
-    replaced.collect()
+    let replaced: Vec<(&String, &str)> = of_object.filter(|(_, path)| replace(object, path, key)).collect();
+    if replaced.is_empty() {
+        return (None, Vec::new());
+    }
+    let mut text = json::canonical(&Json::Object(object.clone()));
+    if text.len() > most {
+        let holds = |name: &String| replaced.iter().any(|(_, path)| starts_with_member(path, name));
+        for (_, value) in object.iter_mut().filter(|(name, value)| !is_mark(value) && holds(name)) {
+            *value = key.mark(value);
+        }
+        text = json::canonical(&Json::Object(object.clone()));
+    }
+    (Some(text), replaced.into_iter().map(|(whole, _)| whole.clone()).collect())
+}
+
+/// Whether `path` is the member `name` or leads into it.
+fn starts_with_member(path: &str, name: &str) -> bool {
+    path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// Replaces what `path` names: a member of that whole name, or a member of a member. Lists are looked through.
@@ -195,6 +234,43 @@ fn replace_in(value: &mut Json, path: &str, key: &RedactionKey) -> bool {
     }
 }
 
+/// The first of `paths` below `prefix` whose value `object` shows: neither absent, nor null, nor a mark.
+pub(crate) fn shown<'p>(object: &BTreeMap<String, Json>, prefix: &str, paths: &'p [String]) -> Option<&'p str> {
+    paths.iter().map(String::as_str).find(|path| path.strip_prefix(prefix).is_some_and(|path| shows(object, path)))
+}
+
+fn shows(object: &BTreeMap<String, Json>, path: &str) -> bool {
+    let open = |value: &Json| *value != Json::Null && !is_mark(value);
+    object.get(path).is_some_and(open)
+        || path.match_indices('.').any(|(at, _)| match (path.get(..at), path.get(at + 1..)) {
+            (Some(head), Some(rest)) => object.get(head).is_some_and(|inner| shows_in(inner, rest)),
+            _ => false,
+        })
+}
+
+fn shows_in(value: &Json, path: &str) -> bool {
+    match value {
+        Json::Object(object) => !is_mark(value) && shows(object, path),
+        Json::Array(items) => items.iter().any(|item| shows_in(item, path)),
+        _ => false,
+    }
+}
+
+/// Whether this stands for a value, or for something that stands for one.
+pub(crate) fn is_mark(value: &Json) -> bool {
+    let Json::Object(members) = value else { return false };
+    members.len() == 1
+        && members.get(MARK).is_some_and(|digest| match digest {
+            Json::String(text) => Hash::parse(text).is_some(),
+            other => is_mark(other),
+        })
+}
+
+/// Whether this stands for a text.
+pub(crate) fn is_text_mark(text: &str) -> bool {
+    text.strip_prefix(MARK).and_then(|rest| rest.strip_prefix(':')).is_some_and(|digest| Hash::parse(digest).is_some())
+}
+
 /// A hexadecimal key of 64 digits, as a key file holds it.
 pub fn parse_key(text: &str) -> Option<RedactionKey> {
     Hash::parse(text.trim()).map(|hash| RedactionKey::new(hash.0))
@@ -212,7 +288,8 @@ mod tests {
     fn redacted(params: &str, paths: &[&str]) -> (String, Vec<String>) {
         let Ok(Json::Object(mut object)) = json::parse(params.as_bytes()) else { panic!("not an object") };
         let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
-        let done = members(&mut object, "params.", &paths, &RedactionKey::new([7; 32]));
+        let (_, done) = members(&mut object, "params.", &paths, 1 << 10, &RedactionKey::new([7; 32]));
+        assert_eq!(shown(&object, "params.", &paths), None);
         (json::canonical(&Json::Object(object)), done)
     }
 
@@ -240,6 +317,31 @@ mod tests {
         assert_eq!(one, same);
         assert_ne!(one, other);
         assert_ne!(redacted(&one, &["params.n"]).0, one, "a mark that is sent as a value is a value");
+    }
+
+    #[test]
+    fn what_marks_would_blow_up_is_hidden_whole() {
+        let params = format!(r#"{{"to":[{}{{"n":1}}],"x":1}}"#, r#"{"n":1},"#.repeat(100));
+        let (text, done) = redacted(&params, &["params.to.n"]);
+        assert_eq!((text.len() < 120, done), (true, vec!["params.to.n".to_owned()]), "{text}");
+        assert!(text.contains("\"x\":1"), "{text}");
+        assert_eq!(redacted(&params, &["params.to.n"]).0, text);
+    }
+
+    #[test]
+    fn a_value_that_a_path_names_is_seen() {
+        let path = ["params.to.iban".to_owned()];
+        for (params, seen) in [
+            (r#"{"to":{"iban":"x"}}"#, true),
+            (r#"{"to":[{},[{"iban":0}]]}"#, true),
+            (r#"{"to.iban":false}"#, true),
+            (r#"{"to":{"iban":{"$redacted":"x"}}}"#, true),
+            (r#"{"to":{"iban":null},"iban":"x"}"#, false),
+            (r#"{"to":[1,{}]}"#, false),
+        ] {
+            let Ok(Json::Object(object)) = json::parse(params.as_bytes()) else { panic!("not an object") };
+            assert_eq!(shown(&object, "params.", &path).is_some(), seen, "{params}");
+        }
     }
 
     #[test]

@@ -25,6 +25,8 @@ mod queue;
 mod random;
 mod redaction;
 mod rederivation;
+mod rederivation_facts;
+mod rederivation_hidden;
 mod resumption;
 mod switches;
 mod undo;

@@ -17,12 +17,12 @@ use super::random::mixed;
 const LONG: u64 = 1500;
 const STEPS: u64 = 900;
 
-fn all(pdp: &Pdp) -> Vec<Entry> {
+pub fn all(pdp: &Pdp) -> Vec<Entry> {
     pdp.state.entries.values().map(|bytes| decode(bytes).unwrap()).collect()
 }
 
 /// Makes the entries a chain again, numbered from 1; references to entries behind `removed` move with them.
-fn rechained(entries: Vec<Entry>, removed: Option<u64>) -> Vec<Vec<u8>> {
+pub fn rechained(entries: Vec<Entry>, removed: Option<u64>) -> Vec<Vec<u8>> {
     let mut prev = Hash::GENESIS;
     let mut chain = Vec::new();
     for (mut entry, index) in entries.into_iter().zip(1..) {
@@ -52,7 +52,7 @@ fn moved(value: &mut Value, removed: u64) {
     }
 }
 
-fn derived(chain: &[Vec<u8>]) -> Result<Vec<Rederived>, Difference> {
+pub fn derived(chain: &[Vec<u8>]) -> Result<Vec<Rederived>, Difference> {
     rederive(chain.iter().map(Vec::as_slice))
 }
 
@@ -70,7 +70,7 @@ fn check(name: &str, forgery: Forgery) {
 
 /// The position of the first entry, from 1, that `wanted` accepts.
 #[track_caller]
-fn find(entries: &[Entry], wanted: impl Fn(&Entry) -> bool) -> usize {
+pub fn find(entries: &[Entry], wanted: impl Fn(&Entry) -> bool) -> usize {
     let Some(at) = entries.iter().position(wanted) else { panic!("the run has none of these") };
     at + 1
 }
@@ -82,7 +82,7 @@ fn changed(entries: &[Entry], at: usize, change: impl FnOnce(&mut Entry)) -> For
     Forgery { entries, removed: None, named: at as u64 }
 }
 
-fn decided(entry: &mut Entry) -> &mut Decided {
+pub fn decided(entry: &mut Entry) -> &mut Decided {
     match &mut entry.body {
         Body::Decision(decided) | Body::ExecIntent(decided) => decided,
         other => panic!("not a decision: {other:?}"),
