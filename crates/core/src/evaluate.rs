@@ -24,7 +24,7 @@ mod report;
 mod switch;
 mod undo;
 
-pub use approvals::{mandate_statement, ratification_statement, request_of};
+pub use approvals::{mandate_statement, ratification_statement};
 pub use bounds::within_bounds;
 pub(crate) use budget::{preview, window_now};
 pub use expire::{Due, due_changes, expire};

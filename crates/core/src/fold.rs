@@ -128,7 +128,7 @@ fn decision<R: Read>(
         let open = open_key(&decided.action_type, &entry.principal);
         change_open(state, open, |count| count.checked_add(Amount::ONE).unwrap_or(count))?;
         reserve(state, &minute_draw(&decided.action_type, &entry.principal, entry.at))?;
-        let params_digest = json::parse(decided.params.as_bytes()).map_or_else(
+        let params_digest = json::parse_record(decided.params.as_bytes()).map_or_else(
             |_| Hash::of(decided.params.as_bytes()),
             |params| Hash::of(json::canonical(&params).as_bytes()),
         );

@@ -301,7 +301,8 @@ pub(crate) mod evidence_id_or_none {
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<EvidenceIndex>, D::Error> {
         let text = Option::<std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
-        let read = |text: &str| EvidenceIndex::parse(text).ok_or_else(|| serde::de::Error::custom("not an evidence id"));
+        let read =
+            |text: &str| EvidenceIndex::parse(text).ok_or_else(|| serde::de::Error::custom("not an evidence id"));
         text.as_deref().map(read).transpose()
     }
 }

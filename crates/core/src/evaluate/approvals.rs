@@ -6,12 +6,11 @@ use serde::Serialize;
 use super::decide::{active_policy, decide_request};
 use super::expire::{is_open, transition};
 use super::{Keys, Outcome, Recorder, label};
-use crate::event::{ApprovalRefused, ApprovalState, ApprovalTransition, Body, Decided};
+use crate::event::{ApprovalRefused, ApprovalState, ApprovalTransition, Body};
 use crate::evidence;
 use crate::fold::fold;
 use crate::head::verify_signature;
 use crate::ids::{ActionType, ApprovalId, Entropy, Hash, RequestId};
-use crate::json::{self, Json};
 use crate::op::{Answer, Reject};
 use crate::policy::PolicySet;
 use crate::query::approval_view;
@@ -320,26 +319,6 @@ fn proposed(state: &impl Read, approval: &ApprovalRecord, request_id: RequestId)
     let bytes = state.entry(approval.proposal)?.ok_or_else(lost)?;
     let entry = evidence::decode(&bytes).map_err(|_| lost())?;
     let Body::Decision(decided) = &entry.body else { return Err(lost()) };
-    let request = request_of(entry.protocol, decided).ok_or_else(lost)?;
+    let request = DecideRequest::of_record(entry.protocol, decided).ok_or_else(lost)?;
     Ok(DecideRequest { request_id, approval_ref: Some(approval.approval_id.clone()), ..request })
-}
-
-/// The request behind a recorded decision, for resumption and for re-derivation.
-pub fn request_of(protocol: Protocol, decided: &Decided) -> Option<DecideRequest> {
-    let Ok(Json::Object(params)) = json::parse(decided.params.as_bytes()) else { return None };
-    Some(DecideRequest {
-        protocol,
-        request_id: decided.request_id.clone(),
-        action_type: decided.action_type.clone(),
-        params,
-        params_raw: decided.params.clone(),
-        source: decided.source,
-        rationale: decided.rationale.clone(),
-        session_id: decided.session_id.clone(),
-        cost_eur: decided.cost_eur,
-        created_at: decided.created_at,
-        parent_id: decided.parent_id.clone(),
-        approval_ref: decided.approval_ref.clone(),
-        presented_audience: decided.presented_audience.clone(),
-    })
 }

@@ -61,7 +61,7 @@ fn same_arguments(
 ) -> Result<bool, Reject> {
     let Some(bytes) = state.entry(original)? else { return Ok(false) };
     let Ok(Body::ExecIntent(decided)) = evidence::decode(&bytes).map(|entry| entry.body) else { return Ok(false) };
-    let Ok(recorded) = json::parse(decided.params.as_bytes()) else { return Ok(false) };
+    let Ok(recorded) = json::parse_record(decided.params.as_bytes()) else { return Ok(false) };
     Ok(json::canonical(&recorded) == canonical_under(request, &decided.redacted, keys)?)
 }
 

@@ -1,12 +1,13 @@
 //! Approvals as approvers see them (AADP §11): the exact act, its cost, what its budgets have left, who asks and why.
 
 use super::bounded;
-use crate::evaluate::{preview, request_of};
+use crate::evaluate::preview;
 use crate::event::Body;
 use crate::evidence;
 use crate::ids::ApprovalId;
 use crate::op::{Answer, ApprovalView, Reject};
 use crate::policy::PolicySet;
+use crate::request::DecideRequest;
 use crate::stamp::Stamp;
 use crate::state::{ApprovalRecord, List, Read, ReadError};
 
@@ -53,7 +54,7 @@ pub(crate) fn view(
     // The entry holds what the record does not need: a session, a parent.
     let decided = state.entry(approval.proposal)?.and_then(|bytes| evidence::decode(&bytes).ok());
     let request = decided.and_then(|entry| match &entry.body {
-        Body::Decision(decided) => request_of(entry.protocol, decided),
+        Body::Decision(decided) => DecideRequest::of_record(entry.protocol, decided),
         _ => None,
     });
     let (cost, budgets) = match (policy, &request) {

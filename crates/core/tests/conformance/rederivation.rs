@@ -134,7 +134,7 @@ fn a_changed_entry_is_named() {
             params["amount"] = "0.02".into();
             decided.params = params.to_string();
             // The digest is made to fit.
-            let request = placet_core::evaluate::request_of(
+            let request = placet_core::request::DecideRequest::of_record(
                 entry.protocol,
                 match &entry.body {
                     Body::ExecIntent(decided) => decided,

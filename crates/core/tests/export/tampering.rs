@@ -110,7 +110,8 @@ fn a_changed_amount() {
     intent.cost = Some(amount);
     intent.draws.iter_mut().filter(|draw| draw.budget == "eur-daily").for_each(|draw| draw.amount = amount);
     let request =
-        placet_core::evaluate::request_of(changed[position].protocol, decided(&mut changed[position])).unwrap();
+        placet_core::request::DecideRequest::of_record(changed[position].protocol, decided(&mut changed[position]))
+            .unwrap();
     decided(&mut changed[position]).request_digest = request.digest(&request.params_canonical());
     for check in &mut decided(&mut changed[position]).trace {
         check.value = check.value.replace("120.5", "20.5");

@@ -426,7 +426,7 @@ impl ActionAt {
                     .mistake(at, format!("`{param}` is the cost: what it draws is on record, so it cannot be hidden"));
             }
             for path in self.rules.redact.iter().filter(|path| redact::is_judged(&self.rules, path)) {
-                report.warning(at, format!("a rule reads `{path}`: decisions on it cannot be derived again"));
+                report.warning(at, format!("a rule reads `{path}`: what it decides cannot be derived again"));
             }
         }
     }

@@ -61,7 +61,7 @@ pub(super) fn rederive(output: Output, path: &Path, trust: &TrustArgs) -> anyhow
     print(output, &body, |_| {
         let note = if redacted > 0 { ", which read what only digests are kept of" } else { "" };
         format!(
-            "{}\nrederived:   {verdicts} verdicts reproduced, {facts} other entries follow, {redacted} not derivable{note}",
+            "{}\nrederived:   {verdicts} verdicts reproduced, {facts} other entries follow, {redacted} as far as hidden values allow{note}",
             describe(&verified)
         )
     });
