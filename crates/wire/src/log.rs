@@ -112,7 +112,13 @@ mod tests {
         let events = (7..9).map(|index| {
             let entry = Entry {
                 at: Stamp(1_786_957_200_000),
-                body: Body::KillSwitch(KillSwitchSet { engaged: index == 7, lift: None, origin: "drill".to_owned() }),
+                body: Body::KillSwitch(KillSwitchSet {
+                    engaged: index == 7,
+                    lift: None,
+                    note: None,
+                    origin: "drill".to_owned(),
+                    scope: None,
+                }),
                 index: EvidenceIndex(index),
                 policy: None,
                 prev: head,
