@@ -3,6 +3,7 @@
 # specification. Sourced by ./dev.
 
 run_tests() {
+  own_tmp
   python_for_tests
   if cargo fmt --version >/dev/null 2>&1; then
     say "format"
@@ -27,6 +28,15 @@ run_tests() {
   [ "$(id -u)" -eq 0 ] || about+=(--without unix)
   cargo run --quiet -p placet-conformance -- totals "${about[@]}" "$root/target/tests.log" || failed=1
   [ $failed -eq 0 ] || die "a test failed"
+}
+
+# Clusters that a test binary shares end with its process, so nobody is left to remove their folders. Other users must
+# reach the sockets in it.
+own_tmp() {
+  tests_tmp=$(mktemp -d "${TMPDIR:-/tmp}/placet-test.XXXXXX")
+  chmod 755 "$tests_tmp"
+  export TMPDIR=$tests_tmp
+  trap 'for _ in 1 2 3 4 5; do rm -rf "$tests_tmp" 2>/dev/null && break; sleep 1; done' EXIT
 }
 
 # A finding of another toolchain's linter must not keep a newcomer from the tests; CI takes none.

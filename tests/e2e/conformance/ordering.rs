@@ -61,15 +61,19 @@ fn case_024_029_031_032_033_034_036_037_and_039_one_answer_each() {
             (37, "eff.two", json!({}), ("permit", "effect_floor"), (1, 2)),
             (39, "lamp.toggle", json!({"state": "on"}), ("permit", "passed"), (1, 1)),
         ] {
-            let reply = case.ask(action, params).await;
-            assert_eq!(says(&reply), expected, "case {number}");
-            assert_eq!(
-                (&reply["nominal_tier"], &reply["effective_tier"]),
-                (&json!(tiers.0), &json!(tiers.1)),
-                "case {number}"
-            );
+            // A rehearsal meets no budget, however often.
+            for _ in 0..if number == 34 { 5 } else { 1 } {
+                let reply = case.ask(action, params.clone()).await;
+                assert_eq!(says(&reply), expected, "case {number}");
+                assert_eq!(
+                    (&reply["nominal_tier"], &reply["effective_tier"]),
+                    (&json!(tiers.0), &json!(tiers.1)),
+                    "case {number}"
+                );
+            }
         }
         assert_eq!(case.consumed("reh.b.eur_day").await, "0");
+        assert_eq!(case.consumed("reh.b.rate").await, "0");
         assert_eq!(case.approvals().await.len(), 1);
     });
 }
