@@ -48,11 +48,11 @@ fn line(switch: &Value) -> String {
     if field(switch, "note") != "-" {
         text.push_str(&format!(": {}", field(switch, "note")));
     }
-    if field(switch, "warning") != "-" {
-        text.push_str(&format!("\nwarning: {}", field(switch, "warning")));
-    }
     if switch.get("policy").is_some_and(Value::is_string) {
         text.push_str(&format!("; policy meanwhile: {}", field(switch, "policy")));
+    }
+    if field(switch, "warning") != "-" {
+        text.push_str(&format!("\nwarning: {}", field(switch, "warning")));
     }
     text
 }
