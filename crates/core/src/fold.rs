@@ -428,8 +428,8 @@ fn policy_change<R: Read>(
     if activated {
         meta.active_policy = Some(change.digest.clone());
     }
-    // A document that this version cannot compile stays readable in evidence; this node then answers decides as
-    // unavailable when it leads, until the policy is published again. Never another verdict than other nodes.
+    // A document that this version cannot compile stays readable in evidence. This node then answers decides as
+    // unavailable when it leads, never with another verdict than other nodes; a later version reads it from there.
     if let Some(document) = &change.document
         && let Ok(policy) = PolicySet::from_canonical(document)
     {

@@ -319,7 +319,11 @@ impl PolicySet {
         if document.scheme != SCHEME {
             return Err(format!("policy scheme `{}` is not `{SCHEME}`", document.scheme));
         }
-        Self::compile(document)
+        let mut policy = Self::compile(document)?;
+        // The text that was recorded is what its digest names, whatever a later version would write in its place.
+        policy.digest = PolicyDigest::new(hex(&Sha256::digest(text.as_bytes())));
+        text.clone_into(&mut policy.canonical);
+        Ok(policy)
     }
 
     /// The meaning.

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use placet_core::event::ApprovalState;
+use placet_core::event::{ApprovalState, Body};
 use placet_core::evidence;
 use placet_core::ids::{EvidenceIndex, PolicyDigest};
 use placet_core::policy::PolicySet;
@@ -121,11 +121,25 @@ impl Generation {
         if let Some((_, policy)) = self.policies.lock().iter().find(|(kept, _)| kept == digest) {
             return Ok(Some(policy.clone()));
         }
-        let Some(text) = self.get(Family::Policies, &key(&[digest.as_str().as_bytes()]))? else { return Ok(None) };
-        let text = String::from_utf8(text).map_err(broken)?;
+        let Some(text) = self.policy_text(digest)? else { return Ok(None) };
         let policy = Arc::new(PolicySet::from_canonical(&text).map_err(broken)?);
         self.keep(digest.clone(), policy.clone());
         Ok(Some(policy))
+    }
+
+    /// The canonical document. A version that could not compile it kept none; its entry has it all the same.
+    fn policy_text(&self, digest: &PolicyDigest) -> io::Result<Option<String>> {
+        let digest = digest.as_str().as_bytes();
+        if let Some(text) = self.get(Family::Policies, &key(&[digest]))? {
+            return String::from_utf8(text).map(Some).map_err(broken);
+        }
+        let record: Option<PolicyRecord> = self.json(Family::Policies, &key(&[&[RECORD], digest]))?;
+        let Some(record) = record else { return Ok(None) };
+        let Some(bytes) = self.entry(record.index)? else { return Ok(None) };
+        match evidence::decode(&bytes).map_err(broken)?.body {
+            Body::PolicyChange(change) => Ok(change.document),
+            _ => Ok(None),
+        }
     }
 
     fn keep(&self, digest: PolicyDigest, policy: Arc<PolicySet>) {

@@ -184,3 +184,23 @@ fn a_damaged_copy_is_not_taken() {
     assert!(target.state.install(&copy).is_err());
     assert_eq!(target.state.meta().unwrap().next_index, EvidenceIndex(1), "the old state stays");
 }
+
+/// Goal: a document that the version which folded it could not compile is there for the version that can.
+#[test]
+fn a_policy_is_read_from_its_entry_when_nothing_else_holds_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let mut overlay = Overlay::new(store.state.clone());
+    let document = "policies: [{ action_type: read.status, tier: 0 }]".to_owned();
+    let op = Op::PublishPolicy { document, expect: None, activate: true };
+    let call = Call { principal: Principal::new("desk"), op };
+    let outcome = evaluate(&overlay, &call, Stamp(1_000), Entropy::default(), &Default::default()).unwrap();
+    outcome.events.iter().for_each(|event| fold(&mut overlay, event).unwrap());
+    let mut changes = overlay.into_changes();
+    changes.policies.clear();
+    store.state.apply(changes, b"1").unwrap();
+    let digest = store.state.meta().unwrap().active_policy.unwrap();
+    let policy = store.state.policy(&digest).unwrap().unwrap();
+    assert_eq!(*policy.digest(), digest);
+    assert!(policy.document().actions.contains_key("read.status"));
+}
