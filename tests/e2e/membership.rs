@@ -1,8 +1,13 @@
 //! Nodes that come back, come empty, come new, and leave.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
-use crate::harness::{Cluster, OPERATE, P1, Settings, request, says, text};
+use crate::harness::{Answer, Client, Cluster, OPERATE, P1, Settings, request, says, text};
 
 const POLICY: &str = "apiVersion: placet/v1\npolicies:\n  - { action_type: act, tier: 1, dry_run: false, compensating_command: act, bounds: { strict_params: false } }\n";
 
@@ -122,6 +127,103 @@ async fn wrong_membership_changes_are_refused_by_name() {
         assert!(!detail.is_empty());
     }
     assert!(cluster.http.decides(1).await);
+}
+
+/// Asks one node to hand the leadership over, again while it knows no leader: nothing has happened then.
+async fn transfer(cluster: &Cluster, at: u64, body: Value) -> Answer {
+    cluster
+        .until("node that knows the leader", async || {
+            let answer = cluster.http.try_call_at(at, "POST", "/v1/cluster/leader", OPERATE, Some(&body)).await?;
+            (text(&answer.body, "code") != "unavailable").then_some(answer)
+        })
+        .await
+}
+
+/// Decides until told to stop, each request until it has an answer; returns the permits.
+async fn load(http: Client, stop: Arc<AtomicBool>) -> Vec<String> {
+    let mut permits = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let body = request("act", json!({}));
+        let mut attempts = 0;
+        let reply = loop {
+            match http.try_call_at(http.turn(), "POST", "/v1/decide", P1, Some(&body)).await {
+                Some(answer) if answer.status == 200 => break answer.body,
+                Some(answer) if answer.status == 503 && attempts < 5 => attempts += 1,
+                other => panic!("a decide failed for good: {other:?}"),
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        };
+        assert_eq!(says(&reply), ("permit", "passed"));
+        permits.push(text(&reply, "permit_id").to_owned());
+    }
+    permits
+}
+
+/// Goal: the leadership goes to each node in turn, asked at another one, while clients decide: none of them fails.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_leadership_is_handed_to_each_node_under_load() {
+    let cluster = Cluster::start(Settings::default()).await;
+    cluster.publish(POLICY).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let clients: Vec<_> = (0..4).map(|_| tokio::spawn(load(cluster.http.clone(), Arc::clone(&stop)))).collect();
+    let mut term = 0;
+    for to in [1, 2, 3, 1, 2, 3] {
+        let answer = transfer(&cluster, to % 3 + 1, json!({"to": to})).await;
+        assert_eq!((answer.status, answer.body["leader_id"].as_u64()), (200, Some(to)), "{}", answer.body);
+        assert!(answer.body["term"].as_u64() > Some(term), "{}", answer.body);
+        term = answer.body["term"].as_u64().unwrap();
+        assert_eq!(cluster.leader().await, to);
+        // Once more changes nothing.
+        let again = transfer(&cluster, to, json!({"to": to})).await;
+        assert_eq!((again.status, again.body["term"].as_u64()), (200, Some(term)), "{}", again.body);
+    }
+    let before = cluster.leader().await;
+    let (code, out, err) = cluster.cli(OPERATE, &["cluster", "transfer-leader"]);
+    assert_eq!(code, 0, "{out}{err}");
+    let after = cluster.leader().await;
+    assert_eq!(out.trim(), format!("node {after} leads"));
+    assert_ne!(before, after);
+    stop.store(true, Ordering::Relaxed);
+    let mut permits = Vec::new();
+    for client in clients {
+        permits.extend(client.await.unwrap());
+    }
+    assert!(permits.len() > 20, "{} decides are no load", permits.len());
+    assert_eq!(permits.iter().collect::<BTreeSet<_>>().len(), permits.len(), "no permit is given twice");
+    cluster.agree(&cluster.ids()).await;
+}
+
+/// Goal: nobody is made leader who does not vote or does not answer; the old leader goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leadership_that_cannot_be_taken_is_not_handed_over() {
+    let mut cluster = Cluster::start(Settings::default()).await;
+    cluster.publish(POLICY).await;
+    let leader = cluster.leader().await;
+    let fourth = cluster.add_member();
+    let body = json!({"id": fourth, "addresses": cluster.addresses(fourth)});
+    cluster.http.done("POST", "/v1/cluster/members", OPERATE, Some(&body)).await;
+    for to in [0, fourth, 9] {
+        let answer = transfer(&cluster, 2, json!({"to": to})).await;
+        assert_eq!((answer.status, text(&answer.body, "code")), (409, "conflict"), "{}", answer.body);
+        assert!(text(&answer.body, "detail").contains("not a voter"), "{}", answer.body);
+    }
+    let gone = cluster.ids().into_iter().find(|id| *id != leader && *id != fourth).unwrap();
+    cluster.kill(gone);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let answer = transfer(&cluster, leader, json!({"to": gone})).await;
+    assert_eq!((answer.status, text(&answer.body, "code")), (409, "conflict"), "{}", answer.body);
+    assert!(text(&answer.body, "detail").contains("does not answer"), "{}", answer.body);
+    assert_eq!(cluster.leader().await, leader);
+    work_at(&cluster, leader, 5).await;
+    // The leader chooses the one that is left, which answers although nothing happens.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let answer = transfer(&cluster, leader, json!({})).await;
+    let next = answer.body["leader_id"].as_u64().unwrap();
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    assert!(![leader, gone, fourth].contains(&next), "{}", answer.body);
+    work_at(&cluster, next, 5).await;
+    cluster.spawn(gone);
+    cluster.agree(&cluster.ids()).await;
 }
 
 /// Goal: a node that is a whole cluster by itself stays healthy while nothing happens, longer than an election takes.

@@ -108,7 +108,7 @@ pub struct Health {
     pub detail: Option<String>,
 }
 
-/// A change of the cluster's members; one at a time.
+/// A change of the cluster's members, or of which of them leads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MembershipChange {
@@ -128,5 +128,10 @@ pub enum MembershipChange {
     Remove {
         /// Which.
         id: u64,
+    },
+    /// Hands the leadership to a voter that is up to date.
+    TransferLeader {
+        /// Which; `None` leaves the choice to the leader.
+        to: Option<u64>,
     },
 }

@@ -56,6 +56,7 @@ pub fn router(edge: Edge, drain: watch::Receiver<bool>) -> Router {
         .route("/v1/intents", get(cluster::intents))
         .route("/v1/budgets", get(cluster::budgets))
         .route("/v1/cluster", get(cluster::status))
+        .route("/v1/cluster/leader", post(cluster::transfer_leader))
         .route("/v1/cluster/members", post(cluster::add_learner))
         .route("/v1/cluster/members/{id}", delete(cluster::remove))
         .route("/v1/cluster/members/{id}/promote", post(cluster::promote))

@@ -129,6 +129,7 @@ pub const TABLE: &[Row] = &[
     both("POST", "/v1/cluster/members", "/placet.v1.ClusterService/AddLearner", OPERATE, Lane::Admin),
     both("POST", "/v1/cluster/members/{id}/promote", "/placet.v1.ClusterService/Promote", OPERATE, Lane::Admin),
     both("DELETE", "/v1/cluster/members/{id}", "/placet.v1.ClusterService/Remove", OPERATE, Lane::Admin),
+    both("POST", "/v1/cluster/leader", "/placet.v1.ClusterService/TransferLeader", OPERATE, Lane::Admin),
     both("GET", "/v1/health", "/grpc.health.v1.Health/Check", Access::Open, Lane::Free),
     grpc("/grpc.health.v1.Health/Watch", Access::Open, Lane::HealthWatch),
     // The schema is public; what it describes is not.

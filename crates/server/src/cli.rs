@@ -398,4 +398,10 @@ pub enum Cluster {
     Promote { id: u64 },
     /// Removes a voter or a learner.
     Remove { id: u64 },
+    /// Hands the leadership to another voter that is up to date.
+    TransferLeader {
+        /// Which; without it the leader chooses.
+        #[arg(long, value_name = "ID")]
+        to: Option<u64>,
+    },
 }

@@ -71,6 +71,13 @@ impl ClusterService for Service {
     async fn remove(&self, request: Request<v1::RemoveRequest>) -> Result<Response<v1::Cluster>, Status> {
         self.change(MembershipChange::Remove { id: request.get_ref().id }).await
     }
+
+    async fn transfer_leader(
+        &self,
+        request: Request<v1::TransferLeaderRequest>,
+    ) -> Result<Response<v1::Cluster>, Status> {
+        self.change(MembershipChange::TransferLeader { to: request.get_ref().to }).await
+    }
 }
 
 impl Service {

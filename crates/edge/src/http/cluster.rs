@@ -87,6 +87,18 @@ pub(super) async fn remove(State(edge): State<Edge>, Segment(id): Segment) -> Re
     change(&edge, MembershipChange::Remove { id: member_id(&id)? }).await
 }
 
+pub(super) async fn transfer_leader(State(edge): State<Edge>, request: Request) -> Result<Json<ClusterView>, Refusal> {
+    let (head, body) = request.into_parts();
+    let body = body::read_small(&head.headers, body).await?;
+    let mut to = None;
+    if !body.is_empty() {
+        let mut members = Members::parse(&body)?;
+        to = members.maybe_integer("to")?;
+        members.end("to")?;
+    }
+    change(&edge, MembershipChange::TransferLeader { to }).await
+}
+
 fn addresses(mut members: Members) -> Result<MemberAddresses, Refusal> {
     let mut text = |name: &str| {
         let missing = || Refusal::invalid(format!("`addresses.{name}` is missing or empty"));

@@ -150,11 +150,18 @@ impl Members {
     }
 
     pub(super) fn integer(&mut self, name: &str) -> Result<u64, Refusal> {
+        let missing = || Refusal::invalid(format!("`{name}` is missing or not an integer of zero or more"));
+        self.maybe_integer(name)?.ok_or_else(missing)
+    }
+
+    pub(super) fn maybe_integer(&mut self, name: &str) -> Result<Option<u64>, Refusal> {
         let token = match self.of.remove(name) {
+            None | Some(Json::Null) => return Ok(None),
             Some(Json::Number(token)) => token,
-            _ => String::new(),
+            Some(_) => String::new(),
         };
-        token.parse().map_err(|_| Refusal::invalid(format!("`{name}` is missing or not an integer of zero or more")))
+        let id = token.parse().map_err(|_| Refusal::invalid(format!("`{name}` is not an integer of zero or more")))?;
+        Ok(Some(id))
     }
 
     pub(super) fn end(self, known: &str) -> Result<(), Refusal> {

@@ -1,6 +1,7 @@
 //! The gRPC door: the same engine, verbatim arguments, health and reflection.
 
 use futures::StreamExt;
+use placet_core::cluster::MembershipChange;
 use placet_core::event::SwitchScope;
 use placet_core::ids::{ActionType, PolicyDigest, Principal};
 use placet_core::op::Op;
@@ -125,6 +126,11 @@ async fn operators_have_the_same_calls() {
     assert_eq!((budgets.budgets[0].kind.as_str(), budgets.budgets[0].limit.as_str()), ("value", "100.5"));
     let empty = v1::AddLearnerRequest { id: 4, addresses: None };
     assert_eq!(cluster.add_learner(signed(empty)).await.unwrap_err().code(), Code::InvalidArgument);
+    for to in [Some(2), None] {
+        let view = cluster.transfer_leader(signed(v1::TransferLeaderRequest { to })).await.unwrap().into_inner();
+        assert_eq!(view.leader_id, Some(2));
+        assert_eq!(house.fake.changes.lock().unwrap().last(), Some(&MembershipChange::TransferLeader { to }));
+    }
 }
 
 #[tokio::test]

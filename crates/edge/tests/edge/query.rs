@@ -125,6 +125,10 @@ async fn small_bodies_are_strict() {
         ("/v1/cluster/members", r#"{"id":4}"#, "`addresses`"),
         ("/v1/cluster/members", r#"{"id":4,"addresses":{"peer":"a:1","http":"b"}}"#, "`addresses.grpc`"),
         ("/v1/cluster/members", r#"{"id":4,"addresses":{"peer":"a","http":"b","grpc":"c","x":"d"}}"#, "`x`"),
+        ("/v1/cluster/leader", "[]", "object"),
+        ("/v1/cluster/leader", r#"{"to":"2"}"#, "`to`"),
+        ("/v1/cluster/leader", r#"{"to":-1}"#, "`to`"),
+        ("/v1/cluster/leader", r#"{"id":2}"#, "`id`"),
         ("/v1/cluster/members/4/promote", "{}", "no body"),
         ("/v1/cluster/members/four/promote", "", "member id"),
     ] {

@@ -4,7 +4,7 @@ use placet_core::cluster::{MemberAddresses, MembershipChange};
 use placet_core::event::{MandateSet, SwitchScope};
 use placet_core::ids::{ActionType, ApprovalId, Hash, PolicyDigest, Principal};
 use placet_core::limits::BODY_BYTES_MAX;
-use placet_core::op::{Op, Query};
+use placet_core::op::{Op, Query, Reject};
 use serde_json::json;
 
 use crate::client::ask;
@@ -219,11 +219,17 @@ async fn members_open_permits_and_counters() {
         ("POST", "/v1/cluster/members", body.as_str(), MembershipChange::AddLearner { id: 4, addresses }),
         ("POST", "/v1/cluster/members/4/promote", "", MembershipChange::Promote { id: 4 }),
         ("DELETE", "/v1/cluster/members/4", "", MembershipChange::Remove { id: 4 }),
+        ("POST", "/v1/cluster/leader", r#"{"to":4}"#, MembershipChange::TransferLeader { to: Some(4) }),
+        ("POST", "/v1/cluster/leader", r#"{"to":null}"#, MembershipChange::TransferLeader { to: None }),
+        ("POST", "/v1/cluster/leader", "", MembershipChange::TransferLeader { to: None }),
     ] {
         let got = ask(method, path).body(body).of(&house).await;
         assert_eq!((got.status.as_u16(), &got.json()["node_id"]), (200, &1.into()), "{method} {path}");
         assert_eq!(house.fake.changes.lock().unwrap().last(), Some(&change));
     }
+    *house.fake.reject.lock().unwrap() = Some(Reject::Conflict { detail: "node 4 is not a voter".to_owned() });
+    let got = ask("POST", "/v1/cluster/leader").body(r#"{"to":4}"#).of(&house).await;
+    assert_eq!((got.status.as_u16(), &got.json()["detail"]), (409, &"node 4 is not a voter".into()));
 }
 
 #[tokio::test]

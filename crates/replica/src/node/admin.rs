@@ -1,11 +1,12 @@
-//! Membership: one change at a time, by the leader, through joint configurations (Raft §6).
+//! Membership: one change at a time, by the leader, through joint configurations (Raft §6); and who leads (Raft thesis
+//! §3.10).
 //! Absent on purpose: founding a cluster (`bootstrap`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use openraft::ChangeMembers;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::{ChangeMembershipError, ClientWriteError, RaftError};
+use openraft::{ChangeMembers, Instant as _, RaftMetrics};
 use placet_core::cluster::{ClusterView, MemberAddresses, MembershipChange};
 use placet_core::op::Reject;
 use tokio::time::Instant;
@@ -13,6 +14,8 @@ use tokio::time::Instant;
 use super::submit::{Attempt, Route, encode};
 use super::{Failure, Inner, Node};
 use crate::types::Types;
+
+type Metrics = RaftMetrics<Types>;
 
 /// A learner this many entries behind may become a voter: the rest arrives while the change is committed.
 const PROMOTE_LAG_MAX: u64 = 1000;
@@ -36,13 +39,14 @@ impl Node {
 }
 
 impl Inner {
-    /// Changes the membership on this node, which must lead.
+    /// Changes the membership, or hands the leadership over, on this node, which must lead.
     pub(crate) async fn change_membership_here(&self, change: MembershipChange) -> Result<ClusterView, Failure> {
-        tracing::info!(?change, "changing the membership");
+        tracing::info!(?change, "changing the cluster");
         let (changes, retain) = match change {
             MembershipChange::AddLearner { id, addresses } => (self.add(id, addresses)?, true),
             MembershipChange::Promote { id } => (self.promote(id)?, true),
             MembershipChange::Remove { id } => (self.remove(id)?, false),
+            MembershipChange::TransferLeader { to } => return self.transfer_leader(to).await,
         };
         let membership = || *self.raft.metrics().borrow_watched().membership_config.log_id();
         let before = membership();
@@ -108,6 +112,64 @@ impl Inner {
         }
         let ids = BTreeSet::from([id]);
         Ok(if voters.contains(&id) { ChangeMembers::RemoveVoters(ids) } else { ChangeMembers::RemoveNodes(ids) })
+    }
+}
+
+impl Inner {
+    /// Hands the leadership over, and answers once the new leader is known here.
+    async fn transfer_leader(&self, to: Option<u64>) -> Result<ClusterView, Failure> {
+        let now = self.raft.metrics().borrow_watched().clone();
+        let unknown = |detail: String| Failure::Final(Reject::Unknown { detail });
+        if to == Some(now.id) && self.leads() {
+            return self.cluster().map_err(Failure::Final);
+        }
+        let to = self.successor(&now, to)?;
+        let triggered = self.raft.trigger().transfer_leader(to).await;
+        triggered.map_err(|fatal| unknown(fatal.to_string()))?;
+        // A transfer that fails ends in an election: whoever wins it, the term is another.
+        let waiting = self.raft.wait(Some(self.options.deadline));
+        let taken_over = |after: &Metrics| after.current_term > now.current_term && after.current_leader.is_some();
+        let after = waiting.metrics(taken_over, "transfer of the leadership").await;
+        let after = after.map_err(|_| unknown("no new leader was known in time".to_owned()))?;
+        match after.current_leader {
+            Some(leader) if leader == to => self.cluster().map_err(Failure::Final),
+            leader => {
+                let leader = leader.unwrap_or_default();
+                Err(unknown(format!("node {leader} won the election that was to make node {to} the leader")))
+            }
+        }
+    }
+
+    /// The voter that is to lead next: one that answers and lacks no more than what is on its way to every member.
+    fn successor(&self, now: &Metrics, to: Option<u64>) -> Result<u64, Failure> {
+        let Some(matched) = &now.replication else {
+            return Err(Failure::NotLeader { detail: "this node does not lead any more".to_owned() });
+        };
+        if now.membership_config.membership().get_joint_config().len() > 1 {
+            return Err(conflict("the members are being changed; try again when that is done".to_owned()));
+        }
+        let matched = |id: u64| matched.get(&id).copied().flatten().map_or(0, |at| at.index);
+        let answers = |id: u64| {
+            let heard = now.heartbeat.as_ref().and_then(|all| all.get(&id).copied().flatten());
+            heard.is_some_and(|at| at.elapsed() <= self.options.election.1)
+        };
+        let mut voters = now.membership_config.voter_ids().filter(|id| *id != now.id);
+        let next = match to {
+            Some(to) if voters.any(|voter| voter == to) => to,
+            Some(to) => return Err(conflict(format!("node {to} is not a voter"))),
+            None => {
+                let best = voters.filter(|id| answers(*id)).max_by_key(|id| matched(*id));
+                best.ok_or_else(|| conflict("there is no other voter that answers".to_owned()))?
+            }
+        };
+        if !answers(next) {
+            return Err(conflict(format!("node {next} does not answer the leader")));
+        }
+        let behind = now.last_log_index.unwrap_or_default().saturating_sub(matched(next));
+        if behind > u64::try_from(self.options.in_flight_batches_max).unwrap_or(u64::MAX) {
+            return Err(conflict(format!("node {next} is {behind} entries behind; try again when it has caught up")));
+        }
+        Ok(next)
     }
 }
 

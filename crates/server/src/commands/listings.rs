@@ -47,9 +47,13 @@ pub async fn cluster(target: &Target, command: &Cluster) -> anyhow::Result<u8> {
         }
         Cluster::Promote { id } => Request::post(format!("/v1/cluster/members/{id}/promote"), &json!({})),
         Cluster::Remove { id } => delete(format!("/v1/cluster/members/{id}")),
+        Cluster::TransferLeader { to } => Request::post("/v1/cluster/leader", &json!({"to": to})),
     };
     let answer = client.send(&request).await?;
     print(target.output, &answer, |answer| {
+        if matches!(command, Cluster::TransferLeader { .. }) {
+            return format!("node {} leads", field(answer, "leader_id"));
+        }
         let rows = rows(answer, "members", |one| {
             vec![
                 field(one, "id"),
