@@ -23,7 +23,7 @@ pub fn load(config: &Config) -> anyhow::Result<Keys> {
         None => {
             let path = config.data.join("head.key");
             if !path.exists() {
-                std::fs::create_dir_all(&config.data)
+                placet_store::private_folder(&config.data)
                     .with_context(|| format!("cannot make `{}`", config.data.display()))?;
                 create(&path)?;
             }

@@ -19,8 +19,9 @@ mod records;
 mod state;
 mod tuning;
 
-use std::fs::{File, TryLockError};
+use std::fs::{DirBuilder, File, TryLockError};
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -85,10 +86,15 @@ pub(crate) struct FolderLock {
     _file: File,
 }
 
+/// Makes a folder for this user alone, if there is none: log and state hold permits and what agents wrote.
+pub fn private_folder(path: &Path) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
 /// Opens the store in `data`, or makes a new one.
 pub fn open(data: &Path, options: &StoreOptions) -> Result<Store, OpenError> {
     let folder = |source| OpenError::Folder { path: data.to_owned(), source };
-    std::fs::create_dir_all(data).map_err(folder)?;
+    private_folder(data).map_err(folder)?;
     let file = File::options().create(true).write(true).truncate(false).open(data.join("LOCK")).map_err(folder)?;
     file.try_lock().map_err(|error| match error {
         TryLockError::WouldBlock => OpenError::InUse(data.to_owned()),

@@ -185,6 +185,16 @@ fn a_damaged_copy_is_not_taken() {
     assert_eq!(target.state.meta().unwrap().next_index, EvidenceIndex(1), "the old state stays");
 }
 
+/// Goal: nobody else on the machine reads permits from the disk.
+#[test]
+fn a_new_data_folder_is_private() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("node-1");
+    drop(store(&data));
+    assert_eq!(std::fs::metadata(&data).unwrap().permissions().mode() & 0o777, 0o700);
+}
+
 /// Goal: a document that the version which folded it could not compile is there for the version that can.
 #[test]
 fn a_policy_is_read_from_its_entry_when_nothing_else_holds_it() {
