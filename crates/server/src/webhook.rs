@@ -16,7 +16,6 @@ use placet_core::event::{ApprovalState, Body, Entry};
 use placet_core::evidence;
 use placet_core::ids::{ApprovalId, EvidenceIndex, Principal};
 use placet_core::op::{Answer, ApprovalView, Call, Op, Query, Reject};
-use placet_core::stamp::Stamp;
 use placet_core::state::List;
 use placet_replica::Node;
 use serde::Serialize;
@@ -142,11 +141,9 @@ impl Sender {
             Answer::Notified(up_to) => up_to,
             _ => return Ok(()),
         };
-        // A webhook that is new to a cluster with a past does not tell that past.
-        let news_from = match recorded {
-            EvidenceIndex(0) => self.node.now().plus_ms(-PAST_MS),
-            _ => Stamp::default(),
-        };
+        if recorded == EvidenceIndex(0) {
+            recorded = self.begin().await?;
+        }
         let mut after = recorded.max(*sent);
         while self.node.leads() {
             if after.0.saturating_sub(recorded.0) > SILENT_MAX || (*sent > recorded && after == *sent) {
@@ -160,7 +157,6 @@ impl Sender {
             }
             for (index, bytes) in entries {
                 if let Ok(entry) = evidence::decode(&bytes)
-                    && entry.at >= news_from
                     && let Some((kind, id)) = news(&entry)
                 {
                     self.deliver(&entry, kind, &id).await?;
@@ -177,6 +173,29 @@ impl Sender {
             }
         }
         Ok(())
+    }
+
+    /// Records where this cluster's messages begin, once: a webhook that is new to a cluster with a past does not tell
+    /// that past, and what is not delivered yet does not become past under the next leader. The first entry is never
+    /// news: without a policy there is no proposal.
+    async fn begin(&self) -> Result<EvidenceIndex, Reject> {
+        self.node.evidence_beyond(EvidenceIndex(0)).await;
+        let news_from = self.node.now().plus_ms(-PAST_MS);
+        let mut up_to = EvidenceIndex(1);
+        'past: loop {
+            let entries = self.node.records().entries(up_to, FEW)?;
+            if entries.is_empty() {
+                break;
+            }
+            for (index, bytes) in entries {
+                if evidence::decode(&bytes).is_ok_and(|entry| entry.at >= news_from) {
+                    break 'past;
+                }
+                up_to = index;
+            }
+        }
+        self.ask(Op::Notified { up_to }).await?;
+        Ok(up_to)
     }
 
     async fn ask(&self, op: Op) -> Result<Answer, Reject> {
