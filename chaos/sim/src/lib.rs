@@ -1,0 +1,1 @@
+//! Whole clusters in one process from one seed.
