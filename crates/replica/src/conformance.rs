@@ -14,6 +14,7 @@ use crate::ports::{Log, State};
 use crate::snapshot::Snapshots;
 use crate::state_machine::Applier;
 use crate::types::Types;
+use crate::work::Work;
 
 /// One new, empty store and what must outlive it.
 pub type Fresh<G> = (Arc<dyn Log>, Arc<dyn State>, PathBuf, G);
@@ -31,8 +32,8 @@ where
     async fn build(&self) -> Result<(G, LogStore, Applier), StorageError<Types>> {
         let (log, state, snapshot_dir, guard) = (self.fresh)();
         let failed = |error: std::io::Error| StorageError::read(Types::err_from_string(error));
-        let snapshots = Arc::new(Snapshots::open(&snapshot_dir, state.clone()).map_err(failed)?);
-        let store = LogStore::new(log.clone(), snapshots.clone()).map_err(failed)?;
+        let snapshots = Arc::new(Snapshots::open(&snapshot_dir, state.clone(), Work::threads()).map_err(failed)?);
+        let store = LogStore::new(log.clone(), snapshots.clone(), &Work::threads()).map_err(failed)?;
         let applier = Applier::open(state, log, snapshots, tokio::sync::broadcast::channel(1).0, Arc::default())
             .map_err(failed)?;
         Ok((guard, store, applier))

@@ -21,10 +21,13 @@ pub mod ports;
 mod snapshot;
 mod state_machine;
 mod types;
+mod work;
 
 pub use network::server::{PeerService, serve_peers};
+pub use network::wire::{Dial, PeerWire};
 pub use node::{Node, StartError};
 pub use options::{Clock, Options, PeerTls};
+pub use work::Work;
 
 /// The bytes of the ports, so that a store needs no other version of them.
 pub use bytes;

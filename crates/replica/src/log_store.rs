@@ -25,6 +25,7 @@ use crate::network::convert;
 use crate::ports::{Log, LogKey};
 use crate::snapshot::Snapshots;
 use crate::types::{Entry, LogId, Types, Vote};
+use crate::work::Work;
 
 /// Most bytes of entries that one bounded read returns: a few messages to a peer, not the memory of the node.
 const READ_BYTES_MAX: usize = 2 << 20;
@@ -48,9 +49,9 @@ pub(crate) struct LogStore {
 }
 
 impl LogStore {
-    /// Starts the sync thread; it ends with this value.
-    pub(crate) fn new(log: Arc<dyn Log>, snapshots: Arc<Snapshots>) -> io::Result<Self> {
-        let syncer = Syncer::start(log.clone())?;
+    /// Starts what syncs; it ends with this value.
+    pub(crate) fn new(log: Arc<dyn Log>, snapshots: Arc<Snapshots>, work: &Work) -> io::Result<Self> {
+        let syncer = Syncer::start(log.clone(), work)?;
         Ok(Self { log, snapshots, syncer })
     }
 
@@ -157,35 +158,42 @@ impl RaftLogStorage<Types> for LogStore {
     }
 }
 
-/// The thread that syncs the log, once for all appends that wait.
+/// Who syncs the log, once for all appends that wait: a thread, or a task in simulated time.
 #[derive(Debug)]
-struct Syncer {
-    queue: Option<mpsc::Sender<IOFlushed<Types>>>,
-    thread: Option<JoinHandle<()>>,
+enum Syncer {
+    Thread { queue: Option<mpsc::Sender<IOFlushed<Types>>>, thread: Option<JoinHandle<()>> },
+    Task(tokio::sync::mpsc::UnboundedSender<IOFlushed<Types>>),
 }
 
 impl Syncer {
-    fn start(log: Arc<dyn Log>) -> io::Result<Self> {
+    fn start(log: Arc<dyn Log>, work: &Work) -> io::Result<Self> {
+        if work.is_simulated() {
+            let (queue, waiting) = tokio::sync::mpsc::unbounded_channel();
+            tokio::spawn(sync_in_simulated_time(log, work.clone(), waiting));
+            return Ok(Self::Task(queue));
+        }
         let (queue, waiting) = mpsc::channel();
         let thread = std::thread::Builder::new().name("placet-log-sync".to_owned()).spawn(move || {
             sync_until_closed(log.as_ref(), &waiting);
         })?;
-        Ok(Self { queue: Some(queue), thread: Some(thread) })
+        Ok(Self::Thread { queue: Some(queue), thread: Some(thread) })
     }
 
     fn request(&self, callback: IOFlushed<Types>) -> io::Result<()> {
-        let sent = self.queue.as_ref().map(|queue| queue.send(callback));
-        match sent {
-            Some(Ok(())) => Ok(()),
-            _ => Err(io::Error::other("the log's sync thread has stopped")),
-        }
+        // Bounded by Raft: it has only so many appends under way.
+        let sent = match self {
+            Self::Thread { queue, .. } => queue.as_ref().is_some_and(|queue| queue.send(callback).is_ok()),
+            Self::Task(queue) => queue.send(callback).is_ok(),
+        };
+        if sent { Ok(()) } else { Err(io::Error::other("what syncs the log has stopped")) }
     }
 }
 
 impl Drop for Syncer {
     fn drop(&mut self) {
-        self.queue = None;
-        if let Some(thread) = self.thread.take()
+        let Self::Thread { queue, thread } = self else { return };
+        *queue = None;
+        if let Some(thread) = thread.take()
             && thread.join().is_err()
         {
             tracing::error!("the log's sync thread panicked");
@@ -197,19 +205,38 @@ fn sync_until_closed(log: &dyn Log, waiting: &mpsc::Receiver<IOFlushed<Types>>) 
     while let Ok(first) = waiting.recv() {
         let mut callbacks = vec![first];
         callbacks.extend(waiting.try_iter());
-        let begun = Instant::now();
-        let result = log.sync();
-        metrics::histogram!("placet_log_sync_seconds").record(begun.elapsed());
-        metrics::histogram!("placet_log_sync_appends").record(callbacks.len() as f64);
-        if let Err(error) = &result {
-            tracing::error!(%error, "the log could not be synced; this node stops");
+        sync_once(log, callbacks);
+    }
+}
+
+async fn sync_in_simulated_time(
+    log: Arc<dyn Log>,
+    work: Work,
+    mut waiting: tokio::sync::mpsc::UnboundedReceiver<IOFlushed<Types>>,
+) {
+    while let Some(first) = waiting.recv().await {
+        let mut callbacks = vec![first];
+        while let Ok(next) = waiting.try_recv() {
+            callbacks.push(next);
         }
-        for callback in callbacks {
-            // A failed sync may have lost any of the writes before it: none of them is reported as durable.
-            callback.io_completed(match &result {
-                Ok(()) => Ok(()),
-                Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
-            });
-        }
+        work.pause().await;
+        sync_once(log.as_ref(), callbacks);
+    }
+}
+
+fn sync_once(log: &dyn Log, callbacks: Vec<IOFlushed<Types>>) {
+    let begun = Instant::now();
+    let result = log.sync();
+    metrics::histogram!("placet_log_sync_seconds").record(begun.elapsed());
+    metrics::histogram!("placet_log_sync_appends").record(callbacks.len() as f64);
+    if let Err(error) = &result {
+        tracing::error!(%error, "the log could not be synced; this node stops");
+    }
+    for callback in callbacks {
+        // A failed sync may have lost any of the writes before it: none of them is reported as durable.
+        callback.io_completed(match &result {
+            Ok(()) => Ok(()),
+            Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
+        });
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod client;
 pub(crate) mod convert;
 pub(crate) mod server;
 pub(crate) mod transfer;
+pub(crate) mod wire;
 
 use std::time::Duration;
 

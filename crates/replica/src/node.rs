@@ -126,16 +126,17 @@ impl Node {
         let fatal = FatalReason::default();
         let (notices, _) = broadcast::channel(NOTICES_KEPT);
         let founder = options.initial_cluster.len() > 1 && options.initial_cluster.contains_key(&options.node_id);
-        let opened = Snapshots::open(&options.snapshot_dir, state.clone()).and_then(|snapshots| {
+        let work = &options.work;
+        let opened = Snapshots::open(&options.snapshot_dir, state.clone(), work.clone()).and_then(|snapshots| {
             let snapshots = Arc::new(snapshots);
             let gate = Gate::open(log.clone(), state.clone(), founder)?;
-            let store = LogStore::new(log.clone(), snapshots.clone())?;
+            let store = LogStore::new(log.clone(), snapshots.clone(), work)?;
             let applier = Applier::open(state.clone(), log.clone(), snapshots.clone(), notices.clone(), fatal.clone())?;
             Ok((snapshots, gate, store, applier))
         });
         let (snapshots, gate, store, applier) = opened.map_err(StartError::Storage)?;
         let progress = applier.progress();
-        let peers = Peers::new(options.node_id, options.tls.clone());
+        let peers = Peers::new(&options);
         let config = Arc::new(config(&options, gate.is_open())?);
         let raft = Raft::build(options.node_id, config, peers.clone(), store, applier)
             .await

@@ -9,6 +9,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use placet_core::cluster::MemberAddresses;
 use placet_core::evaluate::Keys;
 
+use crate::network::wire::Dial;
+use crate::work::Work;
+
 /// Where the leader reads the time, in milliseconds since the Unix epoch.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> i64 + Send + Sync>);
@@ -71,6 +74,10 @@ pub struct Options {
     pub initial_cluster: BTreeMap<u64, MemberAddresses>,
     /// Mutual TLS between peers; `None` for plain text on a trusted network.
     pub tls: Option<PeerTls>,
+    /// How peers are reached; `None` for TCP, at the addresses of the membership.
+    pub dial: Option<Dial>,
+    /// Who does work that blocks on a disk.
+    pub work: Work,
     /// The secrets that judging needs.
     pub keys: Arc<Keys>,
     /// The leader's clock.
@@ -113,6 +120,8 @@ impl Options {
             snapshot_dir: snapshot_dir.into(),
             initial_cluster: BTreeMap::new(),
             tls: None,
+            dial: None,
+            work: Work::threads(),
             keys: Arc::default(),
             clock: Clock::system(),
             clock_skew_max: Duration::from_secs(3600),

@@ -20,6 +20,7 @@ use crate::log_store::invalid;
 use crate::network::convert;
 use crate::ports::State;
 use crate::types::{Position, Snapshot, SnapshotFolder, Types};
+use crate::work::Work;
 
 const POSITION: &str = "position";
 const BUILDING: &str = "building-";
@@ -30,6 +31,7 @@ const INCOMING: &str = "incoming-";
 pub(crate) struct Snapshots {
     dir: PathBuf,
     state: Arc<dyn State>,
+    work: Work,
     current: Mutex<Option<(Position, SnapshotFolder)>>,
     /// Held while a snapshot is built or installed: neither takes the folders of the other away.
     working: Mutex<()>,
@@ -40,7 +42,7 @@ pub(crate) struct Snapshots {
 
 impl Snapshots {
     /// Finds the newest snapshot and removes what a crash left behind.
-    pub(crate) fn open(dir: &Path, state: Arc<dyn State>) -> io::Result<Self> {
+    pub(crate) fn open(dir: &Path, state: Arc<dyn State>, work: Work) -> io::Result<Self> {
         fs::create_dir_all(dir)?;
         let mut newest: Option<(Position, PathBuf)> = None;
         for entry in fs::read_dir(dir)? {
@@ -60,11 +62,16 @@ impl Snapshots {
         Ok(Self {
             dir: dir.to_owned(),
             state,
+            work,
             current: Mutex::new(newest.map(|(position, path)| (position, SnapshotFolder::new(path)))),
             working: Mutex::default(),
             durable_index: AtomicU64::new(0),
             folders: AtomicU64::new(0),
         })
+    }
+
+    pub(crate) fn work(&self) -> &Work {
+        &self.work
     }
 
     pub(crate) fn current(&self) -> Option<Snapshot> {
@@ -183,7 +190,8 @@ impl RaftSnapshotBuilder<Types> for Builder {
     async fn build_snapshot(&mut self) -> io::Result<Snapshot> {
         let snapshots = self.0.clone();
         let begun = std::time::Instant::now();
-        let built = tokio::task::spawn_blocking(move || snapshots.build()).await.map_err(io::Error::other)?;
+        let work = snapshots.work.clone();
+        let built = work.run(move || snapshots.build()).await.flatten();
         metrics::histogram!("placet_snapshot_build_seconds").record(begun.elapsed());
         built
     }

@@ -243,12 +243,13 @@ impl RaftStateMachine<Types> for Applier {
 
     async fn install_snapshot(&mut self, _meta: &SnapshotMeta, snapshot: SnapshotFolder) -> io::Result<()> {
         let (snapshots, log) = (self.snapshots.clone(), self.log.clone());
-        let installing = tokio::task::spawn_blocking(move || {
+        let work = snapshots.work().clone();
+        let installing = work.run(move || {
             // A conflicting tail of the log was truncated before this; it must not come back behind a newer state.
             log.sync()?;
             snapshots.install(&snapshot)
         });
-        let installed = installing.await.map_err(io::Error::other).flatten();
+        let installed = installing.await.flatten();
         self.position = installed.map_err(|error| self.note_fatal(error))?;
         self.publish()?;
         let index = EvidenceIndex(self.progress.borrow().next.0.saturating_sub(1));

@@ -112,7 +112,7 @@ impl Leadership {
     /// Builds state* over what is applied. Reads everything that is open, off the runtime's threads.
     pub(super) async fn take(options: Arc<Options>, records: Records, term: u64) -> Result<Self, Fault> {
         let reading = records.clone();
-        let agenda = tokio::task::spawn_blocking(move || Agenda::of(&reading)).await.map_err(Fault::new)?;
+        let agenda = options.work.run(move || Agenda::of(&reading)).await.map_err(Fault::new)?;
         Ok(Self {
             options,
             term,

@@ -20,12 +20,14 @@ use parking_lot::Mutex;
 use placet_core::cluster::MemberAddresses;
 use placet_wire::peer;
 use placet_wire::peer::peer_client::PeerClient;
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Request, Status};
 
+use super::wire::{Dial, Wire};
 use super::{CONNECTION_WINDOW_BYTES, KEEPALIVE, MESSAGE_BYTES_MAX, STREAM_WINDOW_BYTES, convert, transfer};
-use crate::options::PeerTls;
+use crate::options::{Options, PeerTls};
 use crate::types::{Snapshot, SnapshotFolder, Types, Vote};
+use crate::work::Work;
 
 /// A stream of appends that owes an answer for this long makes no progress. Longer than a slow sync, shorter than a
 /// caller's patience.
@@ -34,14 +36,14 @@ const STALL: Duration = Duration::from_millis(1500);
 /// How long a connection may take to come up.
 const CONNECT: Duration = Duration::from_secs(2);
 
-type Client = PeerClient<Channel>;
+type Client = PeerClient<Wire>;
 type AppendStream<'s> = BoxStream<'s, Result<StreamAppendResult<Types>, RPCError<Types>>>;
 
 /// Channels to one peer.
 #[derive(Clone, Debug)]
 pub(crate) struct PeerChannels {
-    append: Channel,
-    other: Channel,
+    append: Wire,
+    other: Wire,
 }
 
 impl PeerChannels {
@@ -55,8 +57,8 @@ impl PeerChannels {
     }
 }
 
-fn client(channel: Channel) -> Client {
-    PeerClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX).max_encoding_message_size(MESSAGE_BYTES_MAX)
+fn client(wire: Wire) -> Client {
+    PeerClient::new(wire).max_decoding_message_size(MESSAGE_BYTES_MAX).max_encoding_message_size(MESSAGE_BYTES_MAX)
 }
 
 /// The channels of a node, by peer; cheap to clone.
@@ -64,12 +66,15 @@ fn client(channel: Channel) -> Client {
 pub(crate) struct Peers {
     node_id: u64,
     tls: Option<PeerTls>,
+    dial: Option<Dial>,
+    work: Work,
     channels: Arc<Mutex<HashMap<u64, (String, PeerChannels)>>>,
 }
 
 impl Peers {
-    pub(crate) fn new(node_id: u64, tls: Option<PeerTls>) -> Self {
-        Self { node_id, tls, channels: Arc::default() }
+    pub(crate) fn new(options: &Options) -> Self {
+        let (tls, dial, work) = (options.tls.clone(), options.dial.clone(), options.work.clone());
+        Self { node_id: options.node_id, tls, dial, work, channels: Arc::default() }
     }
 
     /// Channels to `id` at `address`; a changed address replaces them.
@@ -80,12 +85,15 @@ impl Peers {
         {
             return Ok(channels.clone());
         }
-        let channels = PeerChannels { append: self.open(address)?, other: self.open(address)? };
+        let channels = PeerChannels { append: self.open(id, address)?, other: self.open(id, address)? };
         known.insert(id, (address.to_owned(), channels.clone()));
         Ok(channels)
     }
 
-    fn open(&self, address: &str) -> Result<Channel, Status> {
+    fn open(&self, id: u64, address: &str) -> Result<Wire, Status> {
+        if let Some(dial) = &self.dial {
+            return Ok(Wire::Dialled(dial.open(id, address)));
+        }
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let bad = |error: tonic::transport::Error| Status::invalid_argument(format!("peer `{address}`: {error}"));
         let mut endpoint = Endpoint::from_shared(format!("{scheme}://{address}"))
@@ -106,7 +114,7 @@ impl Peers {
             }
             endpoint = endpoint.tls_config(config).map_err(bad)?;
         }
-        Ok(endpoint.connect_lazy())
+        Ok(Wire::Tcp(endpoint.connect_lazy()))
     }
 }
 
@@ -114,7 +122,7 @@ impl RaftNetworkFactory<Types> for Peers {
     type Network = PeerNetwork;
 
     async fn new_client(&mut self, target: u64, node: &MemberAddresses) -> PeerNetwork {
-        PeerNetwork { id: self.node_id, target, channels: self.channels(target, &node.peer) }
+        PeerNetwork { id: self.node_id, target, work: self.work.clone(), channels: self.channels(target, &node.peer) }
     }
 }
 
@@ -123,6 +131,7 @@ impl RaftNetworkFactory<Types> for Peers {
 pub(crate) struct PeerNetwork {
     id: u64,
     target: u64,
+    work: Work,
     channels: Result<PeerChannels, Status>,
 }
 
@@ -276,7 +285,7 @@ impl RaftNetworkV2<Types> for PeerNetwork {
     ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
         let mut client = self.channels()?.client();
         let limit = option.soft_ttl();
-        let parts = transfer::send(&vote, snapshot);
+        let parts = transfer::send(&vote, snapshot, self.work.clone());
         let sending = tokio::time::timeout(limit, client.install_snapshot(Request::new(parts)));
         let answer = tokio::select! {
             answer = sending => answer.map_err(|_| self.timeout(RPCTypes::InstallSnapshot, limit))?,

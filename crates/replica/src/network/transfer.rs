@@ -4,16 +4,15 @@
 //! A snapshot is handed to Raft only when every file arrived whole, is on disk, and the copy opens at the position
 //! that its header names: a failed installation stops the node.
 
-use std::io;
-use std::path::{Component, Path};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Component, Path, PathBuf};
 
 use bytes::Bytes;
 use futures::Stream;
 use openraft::raft::SnapshotResponse;
 use placet_wire::peer;
 use placet_wire::peer::snapshot_part::Part;
-use tokio::fs::File;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
@@ -21,6 +20,7 @@ use tonic::{Status, Streaming};
 use super::convert;
 use crate::snapshot::{Snapshots, sync_dir};
 use crate::types::{Position, Raft, Snapshot, SnapshotFolder, Types, Vote};
+use crate::work::Work;
 
 /// Bytes of one message: large enough to be cheap, small enough to share a connection.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -30,12 +30,16 @@ const AHEAD: usize = 8;
 
 /// The parts of a snapshot, read while they are sent. A file that cannot be read ends the stream early, and the
 /// receiver refuses what has no end.
-pub(super) fn send(vote: &Vote, snapshot: Snapshot) -> impl Stream<Item = peer::SnapshotPart> + Send + 'static {
+pub(super) fn send(
+    vote: &Vote,
+    snapshot: Snapshot,
+    work: Work,
+) -> impl Stream<Item = peer::SnapshotPart> + Send + 'static {
     let (parts, stream) = mpsc::channel(AHEAD);
     let position = Position { applied: snapshot.meta.last_log_id, membership: snapshot.meta.last_membership.clone() };
     let header = peer::SnapshotHeader { vote: Some(convert::vote(vote)), position: Some(convert::position(&position)) };
     tokio::spawn(async move {
-        if let Err(error) = send_files(&parts, header, &snapshot.snapshot).await {
+        if let Err(error) = send_files(&parts, header, &snapshot.snapshot, &work).await {
             tracing::warn!(%error, "a snapshot could not be sent");
         }
     });
@@ -51,29 +55,45 @@ async fn send_files(
     parts: &mpsc::Sender<peer::SnapshotPart>,
     header: peer::SnapshotHeader,
     folder: &SnapshotFolder,
+    work: &Work,
 ) -> io::Result<()> {
     push(parts, Part::Header(header)).await?;
-    let mut files = 0;
-    let mut listing = tokio::fs::read_dir(folder.state()).await?;
-    while let Some(entry) = listing.next_entry().await? {
-        let name = entry.file_name().to_string_lossy().into_owned();
+    let state = folder.state();
+    let listing = work.run(move || list(&state)).await.flatten()?;
+    let files = listing.len() as u64;
+    for path in listing {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         push(parts, Part::Start(peer::FileStart { name })).await?;
-        let mut file = File::open(entry.path()).await?;
+        let mut file = work.run(move || File::open(path)).await.flatten()?;
         let (mut hasher, mut size) = (blake3::Hasher::new(), 0);
         loop {
-            let mut chunk = bytes::BytesMut::with_capacity(CHUNK_BYTES);
-            if file.read_buf(&mut chunk).await? == 0 {
+            let (back, chunk) = work.run(move || read_chunk(file)).await.flatten()?;
+            file = back;
+            if chunk.is_empty() {
                 break;
             }
             hasher.update(&chunk);
             size += chunk.len() as u64;
-            push(parts, Part::Data(chunk.freeze())).await?;
+            push(parts, Part::Data(chunk)).await?;
         }
         let blake3 = Bytes::copy_from_slice(hasher.finalize().as_bytes());
         push(parts, Part::End(peer::FileEnd { blake3, size })).await?;
-        files += 1;
     }
     push(parts, Part::Finish(peer::SnapshotEnd { files })).await
+}
+
+/// The files of a folder, by name.
+fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut paths = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+    paths.sort();
+    Ok(paths)
+}
+
+/// The next bytes of a file, none at its end.
+fn read_chunk(file: File) -> io::Result<(File, Bytes)> {
+    let mut chunk = Vec::with_capacity(CHUNK_BYTES);
+    (&file).take(CHUNK_BYTES as u64).read_to_end(&mut chunk)?;
+    Ok((file, Bytes::from(chunk)))
 }
 
 /// A file that is arriving.
@@ -98,7 +118,7 @@ pub(super) async fn receive(
     let position = header.position.ok_or_else(|| Status::invalid_argument("a snapshot has a position"))?;
     let position = convert::position_back(position).map_err(|error| Status::invalid_argument(error.to_string()))?;
     let folder = snapshots.incoming().map_err(failed)?;
-    let complete = receive_files(&mut parts, &folder).await;
+    let complete = receive_files(&mut parts, &folder, snapshots.work()).await;
     let checked = match complete {
         Ok(()) => check(snapshots, folder.clone(), &position).await,
         Err(status) => Err(status),
@@ -120,11 +140,12 @@ async fn check(
     folder: SnapshotFolder,
     position: &Position,
 ) -> Result<(), Status> {
-    let opened = tokio::task::spawn_blocking(move || {
+    let work = snapshots.work().clone();
+    let opened = work.run(move || {
         sync_dir(&folder.state())?;
         snapshots.verify(&folder)
     });
-    let found = opened.await.map_err(io::Error::other).flatten().map_err(failed)?;
+    let found = opened.await.flatten().map_err(failed)?;
     if &found == position {
         Ok(())
     } else {
@@ -132,27 +153,32 @@ async fn check(
     }
 }
 
-async fn receive_files(parts: &mut Streaming<peer::SnapshotPart>, folder: &SnapshotFolder) -> Result<(), Status> {
+async fn receive_files(
+    parts: &mut Streaming<peer::SnapshotPart>,
+    folder: &SnapshotFolder,
+    work: &Work,
+) -> Result<(), Status> {
     let (mut arriving, mut files) = (None::<Arriving>, 0u64);
     while let Some(part) = parts.message().await? {
         match (part.part, arriving.take()) {
             (Some(Part::Start(start)), None) => {
-                let file = create(&folder.state(), &start.name).await?;
+                let path = path_of(&folder.state(), &start.name)?;
+                let create = move || File::options().write(true).create_new(true).open(path);
+                let file = work.run(create).await.flatten().map_err(failed)?;
                 arriving = Some(Arriving { file, hasher: blake3::Hasher::new(), size: 0 });
             }
             (Some(Part::Data(data)), Some(mut into)) => {
                 into.hasher.update(&data);
                 into.size += data.len() as u64;
-                into.file.write_all(&data).await.map_err(failed)?;
-                arriving = Some(into);
+                let writing = move || (&into.file).write_all(&data).map(|()| into);
+                arriving = Some(work.run(writing).await.flatten().map_err(failed)?);
             }
-            (Some(Part::End(end)), Some(mut done)) => {
+            (Some(Part::End(end)), Some(done)) => {
                 let hash = done.hasher.finalize();
                 if hash.as_bytes().as_slice() != end.blake3.as_ref() || done.size != end.size {
                     return Err(Status::data_loss("a file of the snapshot arrived damaged"));
                 }
-                done.file.flush().await.map_err(failed)?;
-                done.file.sync_all().await.map_err(failed)?;
+                work.run(move || done.file.sync_all()).await.flatten().map_err(failed)?;
                 files += 1;
             }
             (Some(Part::Finish(end)), None) if end.files == files => return Ok(()),
@@ -162,13 +188,11 @@ async fn receive_files(parts: &mut Streaming<peer::SnapshotPart>, folder: &Snaps
     Err(Status::data_loss("the snapshot ended early"))
 }
 
-/// Creates a file by its bare name: nothing that a peer says may leave the folder.
-async fn create(folder: &Path, name: &str) -> Result<File, Status> {
+/// Where a file goes by its bare name: nothing that a peer says may leave the folder.
+fn path_of(folder: &Path, name: &str) -> Result<PathBuf, Status> {
     let mut parts = Path::new(name).components();
     match (parts.next(), parts.next()) {
-        (Some(Component::Normal(bare)), None) => {
-            File::options().write(true).create_new(true).open(folder.join(bare)).await.map_err(failed)
-        }
+        (Some(Component::Normal(bare)), None) => Ok(folder.join(bare)),
         _ => Err(Status::invalid_argument("a file of a snapshot has a bare name")),
     }
 }

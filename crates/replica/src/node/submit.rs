@@ -178,8 +178,8 @@ impl Inner {
             Err(_) => return Err(Failure::NotLeader { detail: "the leader has no quorum".to_owned() }),
         }
         let (records, now) = (self.records.clone(), self.now());
-        let answered = tokio::task::spawn_blocking(move || query::answer(&records, &query, &principal, now)).await;
-        let internal = |error: tokio::task::JoinError| Reject::Internal { detail: error.to_string() };
+        let answered = self.options.work.run(move || query::answer(&records, &query, &principal, now)).await;
+        let internal = |error: std::io::Error| Reject::Internal { detail: error.to_string() };
         answered.map_err(internal).flatten().map_err(Failure::Final)
     }
 }
