@@ -21,11 +21,12 @@ from blake3 import blake3
 UNREADABLE, CHAIN, HASH, TREE, SIGNATURE, TRUNCATED, CONTRADICTION = range(20, 27)
 KINDS = set("""approval_refused approval_transition decision exec_intent exec_result head_signed kill_switch
     local_decision malformed_request mandate_set notified policy_change replay_mismatch report_noted report_refused
-    reservation_expired reservation_released""".split())
+    reservation_expired reservation_released restored""".split())
 LINE_BYTES_MAX = 64 << 20
 HEADER = b'{"placet_export":1}\n'
 ENTRY = re.compile(rb'\{"entry":(.*),"hash":"([0-9a-f]{64})"\}\n', re.DOTALL)
 ENTRY_SHAPE = {"at": str, "body": dict, "index": int, "prev": str, "principal": str, "protocol": str, "v": int}
+RESTORED_SHAPE = {"chain_head": str, "cluster": str, "entries": int, "previous": str}
 HEAD_SHAPE = {"at": str, "chain_head": str, "root": str, "size": int}
 TRAILER_SHAPE = {"chain_head": str, "count": int, "root": str, "signed": (dict, type(None))}
 
@@ -157,7 +158,7 @@ class Head:
 
 @functools.lru_cache(maxsize=4096)
 def read_entry(data):
-    """Index, predecessor and recorded head of an entry; `None` when it is not one in its canonical spelling."""
+    """Index, predecessor, recorded head and backup of an entry; `None` when it is not one in its canonical spelling."""
     entry = read(data)
     bare = {name: value for name, value in entry.items() if name != "policy"} if isinstance(entry, dict) else None
     if not has_shape(bare, ENTRY_SHAPE) or bare["v"] != 1 or not is_instant(bare["at"]):
@@ -165,7 +166,13 @@ def read_entry(data):
     if len(bare["body"]) != 1 or not set(bare["body"]) <= KINDS or not is_hash(bare["prev"]) or not is_size(bare["index"]):
         return None
     head = Head.read(bare["body"].get("head_signed"))
-    return None if "head_signed" in bare["body"] and head is None else (bare["index"], bare["prev"], head)
+    if "head_signed" in bare["body"] and head is None:
+        return None
+    backup = bare["body"].get("restored")
+    if "restored" in bare["body"] and not (has_shape(backup, RESTORED_SHAPE) and is_size(backup["entries"]) and all(
+            is_hash(backup[name]) for name in ("chain_head", "cluster", "previous"))):
+        return None
+    return bare["index"], bare["prev"], head, backup and (backup["entries"], backup["chain_head"])
 
 
 # --- The tree, and the walk through the lines.
@@ -210,7 +217,7 @@ class Export:
         entry = read_entry(found[1])
         if entry is None:
             raise Failure(UNREADABLE, here, "the entry is not in its canonical spelling")
-        index, prev, head = entry
+        index, prev, head, backup = entry
         if (index, prev) != (here, self.chain_head):
             raise Failure(CHAIN, here, "another entry stands in its place, or it names another predecessor")
         if head:
@@ -218,6 +225,8 @@ class Export:
                 raise Failure(SIGNATURE, here, "the signature of the head does not fit")
             self.fits(head, here)
             self.newest = head
+        if backup and backup != (self.count, self.chain_head):
+            raise Failure(CONTRADICTION, here, "restored from other entries than those before it")
         self.count, self.chain_head = here, digest.hexdigest()
         # Complete subtrees, largest first: each trailing one of the leaf's number is one that it completes.
         leaf, number = node(b"\0", digest.digest()), here - 1

@@ -21,6 +21,7 @@ mod redaction;
 mod rederive;
 mod replay;
 mod report;
+mod restored;
 mod switch;
 mod undo;
 
@@ -31,6 +32,7 @@ pub use expire::{Due, due_changes, expire};
 pub(crate) use local::key as local_key;
 pub(crate) use queue::{minute_draw, open_key};
 pub use rederive::{Difference, Rederivation, Rederived, rederive};
+pub use restored::{cluster_id, restored};
 pub(crate) use switch::stops;
 pub(crate) use undo::permit_of;
 

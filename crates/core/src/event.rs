@@ -101,6 +101,8 @@ pub enum Body {
     ApprovalRefused(ApprovalRefused),
     /// Approvers' events were delivered up to a position.
     Notified(Notified),
+    /// The cluster began anew from a backup.
+    Restored(Restored),
     /// A permit's deadline passed without a report.
     ReservationExpired(ReservationEnded),
     /// A report gave the value part of a reservation back.
@@ -128,6 +130,7 @@ impl Body {
             Self::MandateSet(_) => "mandate_set",
             Self::ApprovalRefused(_) => "approval_refused",
             Self::Notified(_) => "notified",
+            Self::Restored(_) => "restored",
         }
     }
 }
@@ -570,6 +573,20 @@ pub struct ApprovalRefused {
 pub struct Notified {
     /// Everything up to here.
     pub up_to: EvidenceIndex,
+}
+
+/// A cluster was restored from a backup. Everything before this entry is the backup's; what the cluster before recorded
+/// behind that is no part of this one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Restored {
+    /// The chain hash of the backup's last entry.
+    pub chain_head: Hash,
+    /// Names the cluster from here on: random, so that two restores of one backup are two clusters.
+    pub cluster: Hash,
+    /// How many entries the backup holds.
+    pub entries: u64,
+    /// What named the cluster that the backup is of; 64 zeros when it had recorded nothing.
+    pub previous: Hash,
 }
 
 /// A request id was used again for something else (AADP §12).

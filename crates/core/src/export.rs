@@ -108,6 +108,9 @@ pub struct Verified {
     pub heads_given: u64,
     /// Entries in which values were replaced by digests: verifiable, and not readable.
     pub redacted: u64,
+    /// How many entries the newest backup held that the cluster was restored from. A head of the cluster before over
+    /// more than that is of entries that this one does not have.
+    pub restored: Option<u64>,
     /// The root of the tree over all entries.
     pub root: Hash,
     /// When the last was recorded.

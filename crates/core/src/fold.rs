@@ -65,6 +65,10 @@ pub fn fold<R: Read>(state: &mut Overlay<R>, event: &Event) -> Result<(), ReadEr
             state.put_request(local_key(local, &entry.principal), record);
         }
         Body::Notified(delivered) => meta.notified = meta.notified.max(delivered.up_to),
+        Body::Restored(restored) => {
+            meta.cluster = Some(restored.cluster);
+            meta.restoring = false;
+        }
         Body::MalformedRequest(_)
         | Body::ReplayMismatch(_)
         | Body::ReportNoted(_)

@@ -127,7 +127,7 @@ pub(super) fn ratify(
         let what = if approval.ratified { "is ratified already" } else { "needs no ratification" };
         return Err(Reject::Conflict { detail: format!("approval `{id}` {what}") });
     }
-    let statement = ratification_statement(&approval, approved);
+    let statement = ratification_statement(meta.cluster, &approval, approved);
     if !signed_by_authority(policy.as_deref(), &statement, signature) {
         let detail = "the signature is not the mandate authority's over this approval";
         return refuse(recorder, &approval, "ratify", Refused::forbidden(detail));
@@ -153,12 +153,15 @@ fn answer(
 }
 
 /// What the mandate authority signs to ratify an approval, or to refuse it: a tag and canonical JSON.
-pub fn ratification_statement(approval: &ApprovalRecord, approved: bool) -> Vec<u8> {
+pub fn ratification_statement(cluster: Option<Hash>, approval: &ApprovalRecord, approved: bool) -> Vec<u8> {
     #[derive(Serialize)]
     struct Statement<'a> {
         action_type: &'a ActionType,
         approval_id: &'a ApprovalId,
         approved: bool,
+        /// Of a restored cluster only: an approval that is in the backup waits in two clusters, and one yes is for one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cluster: Option<Hash>,
         params_digest: Hash,
         request_id: &'a RequestId,
     }
@@ -166,6 +169,7 @@ pub fn ratification_statement(approval: &ApprovalRecord, approved: bool) -> Vec<
         action_type: &approval.action_type,
         approval_id: &approval.approval_id,
         approved,
+        cluster,
         params_digest: approval.params_digest,
         request_id: &approval.request_id,
     })
@@ -176,7 +180,7 @@ pub fn mandate_statement(cluster: Hash, action_type: &ActionType, denied: bool, 
     #[derive(Serialize)]
     struct Statement<'a> {
         action_type: &'a ActionType,
-        /// The hash of the first entry.
+        /// What names the cluster.
         cluster: Hash,
         denied: bool,
         serial: u64,

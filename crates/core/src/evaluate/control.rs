@@ -1,12 +1,13 @@
 //! What operators and authorities set: kill switches (AADP §7), standing mandates (§11.5), signed heads (§14.7).
 
 use super::approvals::{mandate_statement, signed_by_authority};
+use super::restored::cluster_id;
 use super::decide::active_policy;
 use super::{Keys, Outcome, Recorder, label};
 use crate::event::{Body, KillSwitchSet, LiftReport, MandateSet, Notified, SwitchScope};
 use crate::evidence;
 use crate::head::Head;
-use crate::ids::{EvidenceIndex, Hash, Principal};
+use crate::ids::{EvidenceIndex, Principal};
 use crate::limits::{ACTION_TYPE_BYTES_MAX, MANDATES_MAX, REVERIFIED_ENTRIES_MAX, SCOPED_SWITCHES_MAX};
 use crate::merkle;
 use crate::op::{Answer, KillSwitchView, MandateView, Reject, SignedHeadView};
@@ -81,7 +82,9 @@ pub(super) fn set_mandate(
     set: &MandateSet,
 ) -> Result<Outcome, Reject> {
     let policy = active_policy(state, meta)?;
-    let statement = mandate_statement(cluster_id(state)?, &set.action_type, set.denied, set.serial);
+    let nothing = || Reject::Conflict { detail: "nothing is recorded yet".to_owned() };
+    let cluster = cluster_id(state, meta)?.ok_or_else(nothing)?;
+    let statement = mandate_statement(cluster, &set.action_type, set.denied, set.serial);
     if !signed_by_authority(policy.as_deref(), &statement, &set.signature) {
         let detail = "the signature is not the mandate authority's over this statement".to_owned();
         return Err(Reject::Forbidden { detail });
@@ -100,14 +103,6 @@ pub(super) fn set_mandate(
     let view =
         MandateView { action_type: set.action_type.clone(), denied: set.denied, serial: set.serial, evidence_id };
     Ok(recorder.answer(Answer::Mandate(view)))
-}
-
-/// What names this cluster: the hash of its first entry. A word for one cluster is no word for another.
-pub(super) fn cluster_id(state: &impl Read) -> Result<Hash, Reject> {
-    let first = state.entry(EvidenceIndex(1))?;
-    first
-        .map(|bytes| evidence::hash(&bytes))
-        .ok_or_else(|| Reject::Conflict { detail: "nothing is recorded yet".to_owned() })
 }
 
 /// What the policy in force does not know, so that a switch for it may stop nothing.

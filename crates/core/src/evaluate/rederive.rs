@@ -163,6 +163,7 @@ impl Check<'_> {
             Body::Notified(delivered) => {
                 self.again(control::notified(meta, self.recorder(meta), delivered.up_to))?;
             }
+            Body::Restored(restored) => self.restored(restored)?,
         }
         Ok(Rederived::Fact)
     }

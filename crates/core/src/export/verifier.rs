@@ -46,6 +46,7 @@ impl Default for Verifier {
             heads: 0,
             heads_given: 0,
             redacted: 0,
+            restored: None,
             root: merkle::empty_root(),
             to: None,
             vouched: None,
@@ -191,6 +192,13 @@ impl Verifier {
             self.found.heads = self.found.heads.saturating_add(1);
             self.newest = Some(signed.clone());
         }
+        if let Body::Restored(restored) = &entry.body {
+            if (restored.entries, restored.chain_head) != (self.found.entries, self.found.chain_head) {
+                let detail = format!("restored from {} entries that are not those before it", restored.entries);
+                return self.fail(Kind::Contradiction, here, detail);
+            }
+            self.found.restored = Some(restored.entries);
+        }
         self.found.chain_head = hash;
         self.found.entries = self.found.entries.saturating_add(1);
         self.found.redacted = self.found.redacted.saturating_add(is_redacted(&entry.body).into());
@@ -221,7 +229,10 @@ impl Verifier {
         }
         let root = self.tree.root();
         if head.chain_head != found.chain_head || head.root != root {
-            let detail = format!("the head signed over {} entries is over other entries than these", head.size);
+            let backup = found.restored.filter(|backup| *backup < head.size);
+            let lost = backup.map(|backup| format!("; the cluster was restored from a backup of {backup} entries"));
+            let lost = lost.unwrap_or_default();
+            let detail = format!("the head signed over {} entries is over other entries than these{lost}", head.size);
             return self.fail(Kind::Contradiction, at, detail);
         }
         if self.keys.contains(&signed.key) {

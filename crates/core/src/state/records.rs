@@ -41,6 +41,12 @@ pub struct Meta {
     /// The standing words of the mandate authority.
     #[serde(default)]
     pub mandates: Arc<BTreeMap<ActionType, Mandate>>,
+    /// Names the cluster since it was restored; without it, the hash of its first entry does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<Hash>,
+    /// Restored from a backup, and nothing recorded since: the next entry says so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub restoring: bool,
 }
 
 /// The standing word about one action type (AADP §11.5).
@@ -69,6 +75,8 @@ impl Default for Meta {
             late_reports: 0,
             switches: Arc::default(),
             mandates: Arc::default(),
+            cluster: None,
+            restoring: false,
         }
     }
 }

@@ -126,7 +126,7 @@ pub fn sign(statement: &[u8]) -> String {
 
 /// The authority answers one approval; anyone may carry the answer.
 pub fn ratify(pdp: &mut Pdp, id: &ApprovalId, approved: bool) -> Result<Answer, Reject> {
-    let signature = sign(&ratification_statement(&pdp.state.approvals[id], approved));
+    let signature = sign(&ratification_statement(None, &pdp.state.approvals[id], approved));
     pdp.call("A4", Op::RatifyApproval { id: id.clone(), approved, signature })
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use ed25519_dalek::{Signer, SigningKey};
-use placet_core::evaluate::{Due, Keys, due_changes, evaluate, expire};
+use placet_core::evaluate::{Due, Keys, due_changes, evaluate, expire, restored};
 use placet_core::event::Event;
 use placet_core::evidence;
 use placet_core::export::{HEADER, Trailer, entry_line};
@@ -69,6 +69,14 @@ impl Desk {
 
     pub fn call(&mut self, principal: &str, op: Op) -> Answer {
         self.try_call(principal, op).unwrap()
+    }
+
+    /// Goes on as a cluster that was restored from what is here.
+    pub fn restore(&mut self, cluster: Hash) {
+        self.state.meta.restoring = true;
+        let event = restored(&self.state, self.now, cluster).unwrap().unwrap();
+        self.fold(&[event]);
+        assert_eq!(restored(&self.state, self.now, cluster).unwrap(), None);
     }
 
     /// What the leader's timer does.

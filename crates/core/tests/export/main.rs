@@ -13,5 +13,6 @@ mod bytes;
 mod desk;
 mod golden;
 mod mixed;
+mod restored;
 mod story;
 mod tampering;

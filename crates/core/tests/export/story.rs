@@ -133,7 +133,7 @@ fn people(desk: &mut Desk) {
 fn authorities(desk: &mut Desk) {
     let treaty = ActionType::new("treaty.sign");
     let waits = desk.decide("agent-3", "treaty.sign", json!({"with": "x"}), json!({})).approval_id.unwrap();
-    let statement = ratification_statement(&desk.state.approvals[&waits], true);
+    let statement = ratification_statement(None, &desk.state.approvals[&waits], true);
     let signature = authorised(&statement);
     desk.call("treaty-desk", Op::RatifyApproval { id: waits, approved: true, signature });
     let cluster = evidence::hash(&desk.state.entries[&EvidenceIndex(1)]);

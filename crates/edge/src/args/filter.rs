@@ -17,7 +17,7 @@ pub(crate) const FILTERS: &str = "since, until, kind, action_type, principal, ve
                                   reconcile";
 
 /// The kinds of entry (AADP §14.2). A test compares them with the core's.
-const KINDS: [&str; 17] = [
+const KINDS: [&str; 18] = [
     "approval_refused",
     "approval_transition",
     "decision",
@@ -35,6 +35,7 @@ const KINDS: [&str; 17] = [
     "report_refused",
     "reservation_expired",
     "reservation_released",
+    "restored",
 ];
 
 /// Longest reason: those of the registry are far shorter, vendors' begin with `x-`.

@@ -1,14 +1,14 @@
 //! Approvals, policies, heads, and what was refused.
 
 use super::{Check, Difference};
-use crate::evaluate::approvals;
+use crate::evaluate::{approvals, restored};
 use crate::evaluate::expire::transition;
 use crate::event::{
     ApprovalRefused, ApprovalState, ApprovalTransition, Body, MalformedRequest, PolicyChange, PolicyStep,
-    ReplayMismatch,
+    ReplayMismatch, Restored,
 };
 use crate::head::SignedHead;
-use crate::ids::{Hash, hex};
+use crate::ids::{Hash, Principal, hex};
 use crate::limits::MALFORMED_KEPT_BYTES_MAX;
 use crate::merkle;
 use crate::policy::PolicySet;
@@ -114,6 +114,17 @@ impl Check<'_> {
         let root = merkle::root(&Tree(self.state), size).map_err(|error| self.differs("head.root", "there", error))?;
         self.same("head.root", &signed.head.root, &root)?;
         self.same("head.signature", &signed.verify(), &true)
+    }
+
+    /// A cluster goes on exactly where its backup ended, under a name that it did not have before.
+    pub(super) fn restored(&self, found: &Restored) -> Result<(), Difference> {
+        let unreadable = |error| self.differs("previous", found.previous, error);
+        let derived = restored::body(self.state, &self.state.meta, found.cluster).map_err(unreadable)?;
+        self.same("chain_head", &found.chain_head, &derived.chain_head)?;
+        self.same("entries", &found.entries, &derived.entries)?;
+        self.same("previous", &found.previous, &derived.previous)?;
+        self.same("cluster.new", &(found.cluster != found.previous), &true)?;
+        self.same("principal", &self.entry.principal, &Principal::system())
     }
 
     pub(super) fn policy_change(&self, change: &PolicyChange) -> Result<(), Difference> {

@@ -61,7 +61,7 @@ fn case_l12_an_approver_cannot_ratify() {
     assert_eq!(pdp.approval_state(&both), ApprovalState::Approved);
     // A signature speaks about one approval and one answer.
     let other = pdp.ask("mandated.auto", json!({})).approval_id.unwrap();
-    let statement = ratification_statement(&pdp.state.approvals[&other], false);
+    let statement = ratification_statement(None, &pdp.state.approvals[&other], false);
     for (id, approved) in [(&id, true), (&id, false), (&other, true)] {
         let op = Op::RatifyApproval { id: id.clone(), approved, signature: features::sign(&statement) };
         assert!(matches!(pdp.call("A1", op), Err(Reject::Forbidden { .. })));

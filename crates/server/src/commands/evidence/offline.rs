@@ -75,9 +75,12 @@ pub(super) fn describe(verified: &Verified) -> String {
         Some(size) => format!("a trusted key vouches for the first {size} of {} entries", verified.entries),
         None => "self-consistent, no key vouched for".to_owned(),
     };
+    let restored = verified.restored.map_or_else(String::new, |backup| {
+        format!("\nrestored:    from a backup of {backup} entries; what the cluster before recorded behind them is not here")
+    });
     format!(
         "verified:    {} entries, {} to {}\nchain head:  {}\nroot:        {}\nheads:       {} signed inside, {} given\n\
-         redacted:    {} entries hold digests in place of values\nsignatures:  {vouched}",
+         redacted:    {} entries hold digests in place of values\nsignatures:  {vouched}{restored}",
         verified.entries,
         stamp(verified.from),
         stamp(verified.to),
