@@ -17,6 +17,7 @@ mod harness;
 mod membership;
 mod operators;
 mod redaction;
+mod retention;
 mod tls;
 mod verifier;
 mod webhook;

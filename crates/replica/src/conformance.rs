@@ -11,6 +11,7 @@ use openraft::type_config::TypeConfigExt;
 
 use crate::log_store::LogStore;
 use crate::ports::{Log, State};
+use crate::retention::LogUse;
 use crate::snapshot::Snapshots;
 use crate::state_machine::Applier;
 use crate::types::Types;
@@ -33,7 +34,9 @@ where
         let (log, state, snapshot_dir, guard) = (self.fresh)();
         let failed = |error: std::io::Error| StorageError::read(Types::err_from_string(error));
         let snapshots = Arc::new(Snapshots::open(&snapshot_dir, state.clone(), Work::threads()).map_err(failed)?);
-        let store = LogStore::new(log.clone(), snapshots.clone(), &Work::threads()).map_err(failed)?;
+        let store = LogUse::open(log.as_ref(), None)
+            .and_then(|log_use| LogStore::new(log.clone(), snapshots.clone(), Arc::new(log_use), &Work::threads()))
+            .map_err(failed)?;
         let applier = Applier::open(state, log, snapshots, tokio::sync::broadcast::channel(1).0, Arc::default())
             .map_err(failed)?;
         Ok((guard, store, applier))

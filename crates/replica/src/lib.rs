@@ -18,6 +18,7 @@ mod network;
 mod node;
 pub mod options;
 pub mod ports;
+mod retention;
 mod snapshot;
 mod state_machine;
 mod types;

@@ -23,6 +23,7 @@ use prost::Message;
 
 use crate::network::convert;
 use crate::ports::{Log, LogKey};
+use crate::retention::LogUse;
 use crate::snapshot::Snapshots;
 use crate::types::{Entry, LogId, Types, Vote};
 use crate::work::Work;
@@ -45,14 +46,20 @@ pub(crate) struct LogReader {
 pub(crate) struct LogStore {
     log: Arc<dyn Log>,
     snapshots: Arc<Snapshots>,
+    log_use: Arc<LogUse>,
     syncer: Syncer,
 }
 
 impl LogStore {
     /// Starts what syncs; it ends with this value.
-    pub(crate) fn new(log: Arc<dyn Log>, snapshots: Arc<Snapshots>, work: &Work) -> io::Result<Self> {
+    pub(crate) fn new(
+        log: Arc<dyn Log>,
+        snapshots: Arc<Snapshots>,
+        log_use: Arc<LogUse>,
+        work: &Work,
+    ) -> io::Result<Self> {
         let syncer = Syncer::start(log.clone(), work)?;
-        Ok(Self { log, snapshots, syncer })
+        Ok(Self { log, snapshots, log_use, syncer })
     }
 
     fn log_id_at(&self, key: LogKey) -> io::Result<Option<LogId>> {
@@ -143,7 +150,12 @@ impl RaftLogStorage<Types> for LogStore {
         I::IntoIter: OptionalSend,
     {
         let encoded = entries.into_iter().map(|entry| (entry.log_id.index, convert::encode_entry(&entry)));
-        self.log.append(&encoded.collect::<Vec<_>>())?;
+        let encoded = encoded.collect::<Vec<_>>();
+        self.log.append(&encoded)?;
+        if let Some((last, _)) = encoded.last() {
+            let bytes = encoded.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
+            self.log_use.appended(*last, u64::try_from(bytes).unwrap_or(u64::MAX));
+        }
         self.syncer.request(callback)
     }
 
@@ -154,7 +166,9 @@ impl RaftLogStorage<Types> for LogStore {
     async fn purge(&mut self, log_id: LogId) -> io::Result<()> {
         // INVARIANT (purge): the log is the truth after a crash, so nothing leaves it that the state could still need.
         self.snapshots.ensure_durable(log_id.index)?;
-        self.log.purge_to(log_id.index, &convert::log_id(&log_id).encode_to_vec())
+        self.log.purge_to(log_id.index, &convert::log_id(&log_id).encode_to_vec())?;
+        self.log_use.purged(log_id.index);
+        Ok(())
     }
 }
 

@@ -27,8 +27,9 @@ use crate::decider::{Decider, Proposal};
 use crate::log_store::LogStore;
 use crate::network::client::Peers;
 use crate::network::server::PeerService;
-use crate::options::{Options, PeerTls};
+use crate::options::{LOG_BYTES_MAX_LEAST, Options, PeerTls};
 use crate::ports::{Log, Records, State};
+use crate::retention::{self, LogUse};
 use crate::snapshot::Snapshots;
 use crate::state_machine::{Applier, FENCED_RUN_MAX, FatalReason, Progress};
 use crate::types::Raft;
@@ -70,6 +71,7 @@ pub(crate) struct Inner {
     pub(crate) log: Arc<dyn Log>,
     pub(crate) records: Records,
     pub(crate) snapshots: Arc<Snapshots>,
+    pub(crate) log_use: Arc<LogUse>,
     pub(crate) peers: Peers,
     pub(crate) gate: Arc<Gate>,
     pub(crate) progress: watch::Receiver<Progress>,
@@ -117,6 +119,9 @@ impl Node {
         if lag {
             return Err(StartError::Option("`replication_lag_max` must exceed `snapshot_every`".to_owned()));
         }
+        if options.log_bytes_max.is_some_and(|max| max < LOG_BYTES_MAX_LEAST) {
+            return Err(StartError::Option(format!("`log_bytes_max` is {LOG_BYTES_MAX_LEAST} or more")));
+        }
         if options.in_flight_batches_max >= usize::try_from(FENCED_RUN_MAX).unwrap_or(usize::MAX) {
             return Err(StartError::Option(format!("`in_flight_batches_max` is below {FENCED_RUN_MAX}")));
         }
@@ -130,11 +135,12 @@ impl Node {
         let opened = Snapshots::open(&options.snapshot_dir, state.clone(), work.clone()).and_then(|snapshots| {
             let snapshots = Arc::new(snapshots);
             let gate = Gate::open(log.clone(), state.clone(), founder)?;
-            let store = LogStore::new(log.clone(), snapshots.clone(), work)?;
+            let log_use = Arc::new(LogUse::open(log.as_ref(), options.log_bytes_max)?);
+            let store = LogStore::new(log.clone(), snapshots.clone(), log_use.clone(), work)?;
             let applier = Applier::open(state.clone(), log.clone(), snapshots.clone(), notices.clone(), fatal.clone())?;
-            Ok((snapshots, gate, store, applier))
+            Ok((snapshots, gate, log_use, store, applier))
         });
-        let (snapshots, gate, store, applier) = opened.map_err(StartError::Storage)?;
+        let (snapshots, gate, log_use, store, applier) = opened.map_err(StartError::Storage)?;
         let progress = applier.progress();
         let peers = Peers::new(&options);
         let config = Arc::new(config(&options, gate.is_open())?);
@@ -156,6 +162,7 @@ impl Node {
             log,
             records: Records(state),
             snapshots,
+            log_use,
             peers,
             gate: Arc::new(gate),
             progress,
@@ -175,7 +182,11 @@ impl Node {
                 }
             }
         };
-        let tasks = vec![tokio::spawn(judging), tokio::spawn(bootstrap::run(inner.clone()))];
+        let tasks = vec![
+            tokio::spawn(judging),
+            tokio::spawn(bootstrap::run(inner.clone())),
+            tokio::spawn(retention::run(inner.clone())),
+        ];
         inner.tasks.lock().extend(tasks);
         Ok(Self { inner })
     }

@@ -61,6 +61,9 @@ impl fmt::Debug for PeerTls {
     }
 }
 
+/// The smallest [`Options::log_bytes_max`]: batches in flight need room.
+pub const LOG_BYTES_MAX_LEAST: u64 = 4 << 20;
+
 /// How a node runs.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -106,6 +109,9 @@ pub struct Options {
     pub snapshot_every: Option<u64>,
     /// Log entries kept behind a snapshot, so that a slow follower or a running transfer needs no other one.
     pub log_kept: u64,
+    /// Bytes of entries in the log; over that, a snapshot is taken and the log is purged to half of it, whatever
+    /// `snapshot_every` and `log_kept` say. `None` for no bound.
+    pub log_bytes_max: Option<u64>,
     /// A follower this many entries behind is sent a snapshot; more than `snapshot_every`.
     pub replication_lag_max: u64,
     /// How long one snapshot transfer may take.
@@ -136,6 +142,7 @@ impl Options {
             election: (Duration::from_millis(300), Duration::from_millis(600)),
             snapshot_every: Some(100_000),
             log_kept: 50_000,
+            log_bytes_max: Some(1 << 30),
             replication_lag_max: 200_000,
             snapshot_timeout: Duration::from_secs(1800),
         }

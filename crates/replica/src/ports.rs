@@ -52,6 +52,10 @@ pub trait Log: Debug + Send + Sync + 'static {
     fn put(&self, key: LogKey, value: &[u8], durable: bool) -> io::Result<()>;
     /// Reads a small value.
     fn get(&self, key: LogKey) -> io::Result<Option<Vec<u8>>>;
+    /// About how many bytes of entries there are; asked once, at the start. A log that cannot tell counts from nothing.
+    fn size(&self) -> io::Result<u64> {
+        Ok(0)
+    }
     /// `false` when syncs are switched off, for tests.
     fn durable(&self) -> bool;
 }

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use crate::log_store::invalid;
 use crate::network::convert;
 use crate::ports::State;
-use crate::types::{Position, Snapshot, SnapshotFolder, Types};
+use crate::types::{Position, Snapshot, SnapshotFolder, Types, WeakFolder};
 use crate::work::Work;
 
 const POSITION: &str = "position";
@@ -33,6 +33,8 @@ pub(crate) struct Snapshots {
     state: Arc<dyn State>,
     work: Work,
     current: Mutex<Option<(Position, SnapshotFolder)>>,
+    /// Older ones that are being sent, by the index that they cover.
+    retired: Mutex<Vec<(u64, WeakFolder)>>,
     /// Held while a snapshot is built or installed: neither takes the folders of the other away.
     working: Mutex<()>,
     /// The state is known to be durable up to this log index.
@@ -64,6 +66,7 @@ impl Snapshots {
             state,
             work,
             current: Mutex::new(newest.map(|(position, path)| (position, SnapshotFolder::new(path)))),
+            retired: Mutex::default(),
             working: Mutex::default(),
             durable_index: AtomicU64::new(0),
             folders: AtomicU64::new(0),
@@ -77,6 +80,13 @@ impl Snapshots {
     pub(crate) fn current(&self) -> Option<Snapshot> {
         let current = self.current.lock();
         current.as_ref().map(|(position, folder)| Snapshot { meta: position.meta(), snapshot: folder.clone() })
+    }
+
+    /// The index that the oldest snapshot covers which is still being sent, besides the current one.
+    pub(crate) fn oldest_in_use(&self) -> Option<u64> {
+        let mut retired = self.retired.lock();
+        retired.retain(|(_, folder)| folder.in_use());
+        retired.iter().map(|(covers, _)| *covers).min()
     }
 
     /// Makes the state durable up to a log index, before the log forgets it.
@@ -158,8 +168,9 @@ impl Snapshots {
             Some((_, folder)) if folder.path() == place => Ok(Snapshot { meta, snapshot: folder.clone() }),
             _ => {
                 let folder = SnapshotFolder::new(place);
-                if let Some((_, older)) = current.replace((position, folder.clone())) {
+                if let Some((covers, older)) = current.replace((position, folder.clone())) {
                     older.retire();
+                    self.retired.lock().push((covers.applied.map_or(0, |id| id.index), older.downgrade()));
                 }
                 Ok(Snapshot { meta, snapshot: folder })
             }

@@ -3,8 +3,8 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use openraft::alias::{EntryOf, LogIdOf, SnapshotMetaOf, SnapshotOf, StoredMembershipOf, VoteOf};
@@ -106,8 +106,22 @@ impl SnapshotFolder {
         self.0.path.join("state")
     }
 
+    pub(crate) fn downgrade(&self) -> WeakFolder {
+        WeakFolder(Arc::downgrade(&self.0))
+    }
+
     pub(crate) fn retire(&self) {
         self.0.obsolete.store(true, Ordering::Release);
+    }
+}
+
+/// Knows whether a folder is still held, without holding it.
+#[derive(Clone, Debug)]
+pub(crate) struct WeakFolder(Weak<Folder>);
+
+impl WeakFolder {
+    pub(crate) fn in_use(&self) -> bool {
+        self.0.strong_count() > 0
     }
 }
 

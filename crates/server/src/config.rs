@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use placet_core::cluster::MemberAddresses;
 use placet_edge::{PeerEntry, Peers, SocketMode};
+use placet_replica::options::LOG_BYTES_MAX_LEAST;
 use serde::Deserialize;
 
 /// A whole file. Unknown names are mistakes: a misspelt limit is a limit that does not hold.
@@ -140,6 +141,8 @@ pub struct Raft {
     pub snapshot_every: Option<u64>,
     /// Log entries kept behind a snapshot.
     pub log_kept: Option<u64>,
+    /// Bytes of entries in the log, whatever the two above say.
+    pub log_bytes_max: Option<u64>,
     /// How long a caller waits before the answer is "unknown".
     pub deadline_ms: Option<u64>,
 }
@@ -225,6 +228,11 @@ impl Config {
         if let Some(webhook) = &self.webhook {
             crate::webhook::check_url(&webhook.url)?;
         }
+        let bytes = self.raft.log_bytes_max;
+        ensure!(
+            bytes.is_none_or(|bytes| bytes >= LOG_BYTES_MAX_LEAST),
+            "`log_bytes_max` is {LOG_BYTES_MAX_LEAST} or more: batches in flight need room"
+        );
         if let Some((low, high)) = self.raft.election_ms {
             let heartbeat = self.raft.heartbeat_ms.unwrap_or(100);
             ensure!(heartbeat < low && low < high, "`election_ms` is [low, high], both above `heartbeat_ms`");
@@ -262,6 +270,9 @@ impl Config {
         }
         if let Some(entries) = raft.log_kept {
             options.log_kept = entries;
+        }
+        if let Some(bytes) = raft.log_bytes_max {
+            options.log_bytes_max = Some(bytes);
         }
         if let Some(ms) = raft.deadline_ms {
             options.deadline = Duration::from_millis(ms);
@@ -347,6 +358,7 @@ grpc = "http://127.0.0.1:7201"
             ("peer = \"127.0.0.1:7301\"", "peer = \"localhost\"", "not HOST:PORT"),
             ("peer = { listen = \"127.0.0.1:7301\" }", "peer = { listen = \"0.0.0.0:7301\" }", "without `peer.tls`"),
             ("[[initial", "[raft]\nelection_ms = [50, 60]\n[[initial", "above `heartbeat_ms`"),
+            ("[[initial", "[raft]\nlog_bytes_max = 1000\n[[initial", "`log_bytes_max` is 4194304 or more"),
         ] {
             let error = load(&GOOD.replacen(from, to, 1)).unwrap_err();
             assert!(error.contains(part), "{error}");

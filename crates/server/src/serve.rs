@@ -43,7 +43,11 @@ pub async fn serve(command: &Serve) -> anyhow::Result<u8> {
     check_listen(config.grpc.listen, grpc_tls.is_some())?;
     let options = config.options()?;
     // The folder first: a second process on the same data says so, and not that an address is taken.
-    let store_options = StoreOptions { unsafe_no_fsync: command.unsafe_no_fsync, ..StoreOptions::default() };
+    let store_options = StoreOptions {
+        unsafe_no_fsync: command.unsafe_no_fsync,
+        log_bytes_max: options.log_bytes_max,
+        ..StoreOptions::default()
+    };
     let store = placet_store::open(&config.data, &store_options)?;
     let http = bind(config.http.listen, "http").await?;
     let grpc = bind(config.grpc.listen, "grpc").await?;

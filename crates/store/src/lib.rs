@@ -37,11 +37,13 @@ pub struct StoreOptions {
     pub unsafe_no_fsync: bool,
     /// Memory for blocks read from disk, of both databases together.
     pub block_cache_bytes: usize,
+    /// What the replica keeps the log below, if it does: the log's write buffer is a part of that.
+    pub log_bytes_max: Option<u64>,
 }
 
 impl Default for StoreOptions {
     fn default() -> Self {
-        Self { unsafe_no_fsync: false, block_cache_bytes: 128 << 20 }
+        Self { unsafe_no_fsync: false, block_cache_bytes: 128 << 20, log_bytes_max: None }
     }
 }
 

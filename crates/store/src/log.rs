@@ -131,6 +131,13 @@ impl Log for RocksLog {
         self.db.get(small_key(name(key))).map_err(io_error)
     }
 
+    fn size(&self) -> io::Result<u64> {
+        // By the tables' own indexes: opening the database wrote what was in the write-ahead log into one.
+        let first = self.purged.load(Ordering::Acquire).saturating_add(1);
+        let range = Range { start: entry_key(first), end: behind(key(&[&[ENTRY]])) };
+        Ok(self.db.get_approximate_sizes(&[rocksdb::Range::new(&range.start, &range.end)]).iter().sum())
+    }
+
     fn durable(&self) -> bool {
         self.fsync
     }

@@ -17,10 +17,16 @@ const STATE_WAL_BYTES_MAX: u64 = 256 << 20;
 const OWN_LOG_FILES: usize = 4;
 const OWN_LOG_BYTES: usize = 4 << 20;
 
+/// The log's write buffer, and so its write-ahead log and its tables: a part of what the log may hold.
+const LOG_BUFFER_PARTS: u64 = 16;
+const LOG_BUFFER_BYTES_MIN: u64 = 1 << 20;
+const LOG_BUFFER_BYTES_MAX: u64 = 64 << 20;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Tuning {
     cache: SharedCache,
     own_logs: PathBuf,
+    log_buffer_bytes: usize,
     pub(crate) fsync: bool,
 }
 
@@ -36,7 +42,14 @@ impl std::fmt::Debug for SharedCache {
 impl Tuning {
     pub(crate) fn new(options: &StoreOptions, own_logs: PathBuf) -> Self {
         let cache = SharedCache(Cache::new_lru_cache(options.block_cache_bytes));
-        Self { cache, own_logs, fsync: !options.unsafe_no_fsync }
+        let part = options.log_bytes_max.map_or(LOG_BUFFER_BYTES_MAX, |max| max / LOG_BUFFER_PARTS);
+        let log_buffer_bytes = usize::try_from(part.clamp(LOG_BUFFER_BYTES_MIN, LOG_BUFFER_BYTES_MAX));
+        Self {
+            cache,
+            own_logs,
+            log_buffer_bytes: log_buffer_bytes.unwrap_or(usize::MAX),
+            fsync: !options.unsafe_no_fsync,
+        }
     }
 
     fn common(&self) -> Options {
@@ -65,7 +78,10 @@ impl Tuning {
     pub(crate) fn log(&self) -> Options {
         let mut options = self.common();
         options.set_block_based_table_factory(&self.blocks(false));
-        options.set_write_buffer_size(64 << 20);
+        options.set_write_buffer_size(self.log_buffer_bytes);
+        // What was purged leaves the disk when tables are merged, so they are small beside what the log may hold.
+        options.set_max_bytes_for_level_base(4 * u64::try_from(self.log_buffer_bytes).unwrap_or(u64::MAX));
+        options.set_target_file_size_base(u64::try_from(self.log_buffer_bytes).unwrap_or(u64::MAX));
         options
     }
 

@@ -22,7 +22,7 @@ use placet_replica::ports::{Log, LogKey, State};
 use placet_store::{OpenError, Store, StoreOptions, open};
 
 fn store(path: &Path) -> Store {
-    open(path, &StoreOptions { unsafe_no_fsync: false, block_cache_bytes: 4 << 20 }).unwrap()
+    open(path, &StoreOptions { unsafe_no_fsync: false, block_cache_bytes: 4 << 20, log_bytes_max: None }).unwrap()
 }
 
 /// What folding kill-switch flips would write next, on top of `store`.

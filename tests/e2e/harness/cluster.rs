@@ -22,6 +22,8 @@ pub struct Settings {
     pub nodes: u64,
     /// Log entries between two snapshots, and kept behind one.
     pub snapshots: Option<(u64, u64)>,
+    /// Bytes of entries in the log.
+    pub log_bytes_max: Option<u64>,
     /// Certificates on every door.
     pub tls: bool,
     /// A Unix socket, with every principal as a user.
@@ -39,6 +41,7 @@ impl Default for Settings {
         Self {
             nodes: 3,
             snapshots: None,
+            log_bytes_max: None,
             tls: false,
             unix: false,
             redaction: false,
@@ -180,8 +183,14 @@ impl Cluster {
             };
             text.push_str(&format!("[{door}]\nlisten = \"127.0.0.1:{port}\"\n{tls}"));
         }
+        if settings.snapshots.is_some() || settings.log_bytes_max.is_some() {
+            text.push_str("[raft]\n");
+        }
         if let Some((every, kept)) = settings.snapshots {
-            text.push_str(&format!("[raft]\nsnapshot_every = {every}\nlog_kept = {kept}\n"));
+            text.push_str(&format!("snapshot_every = {every}\nlog_kept = {kept}\n"));
+        }
+        if let Some(bytes) = settings.log_bytes_max {
+            text.push_str(&format!("log_bytes_max = {bytes}\n"));
         }
         if settings.unix {
             text.push_str(&unix::config(self.path(), id));

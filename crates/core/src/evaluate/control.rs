@@ -1,8 +1,8 @@
 //! What operators and authorities set: kill switches (AADP §7), standing mandates (§11.5), signed heads (§14.7).
 
 use super::approvals::{mandate_statement, signed_by_authority};
-use super::restored::cluster_id;
 use super::decide::active_policy;
+use super::restored::cluster_id;
 use super::{Keys, Outcome, Recorder, label};
 use crate::event::{Body, KillSwitchSet, LiftReport, MandateSet, Notified, SwitchScope};
 use crate::evidence;

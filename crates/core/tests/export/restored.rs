@@ -108,13 +108,15 @@ fn statements_are_for_one_cluster() {
     (restored.state, restored.now) = (desk.state.clone(), desk.now);
     restored.restore(name(7));
 
-    let mandate = |cluster: Hash| Op::SetMandate(MandateSet {
-        action_type: treaty.clone(),
-        authority: None,
-        denied: true,
-        serial: 1,
-        signature: authorised(&mandate_statement(cluster, &treaty, true, 1)),
-    });
+    let mandate = |cluster: Hash| {
+        Op::SetMandate(MandateSet {
+            action_type: treaty.clone(),
+            authority: None,
+            denied: true,
+            serial: 1,
+            signature: authorised(&mandate_statement(cluster, &treaty, true, 1)),
+        })
+    };
     let forbidden = |desk: &mut Desk, op: Op| {
         let refused = desk.try_call("treaty-desk", op);
         let recorded = matches!(refused, Ok(placet_core::op::Answer::Refused(_)));
@@ -156,10 +158,9 @@ fn a_restoration_says_what_stands_before_it() {
     };
     contradiction(Restored { entries: good.entries - 1, ..good.clone() });
     contradiction(Restored { chain_head: Hash::GENESIS, ..good.clone() });
-    for restored in [
-        Restored { previous: Hash::GENESIS, ..good.clone() },
-        Restored { cluster: good.previous, ..good.clone() },
-    ] {
+    for restored in
+        [Restored { previous: Hash::GENESIS, ..good.clone() }, Restored { cluster: good.previous, ..good.clone() }]
+    {
         let failure = rederive(&tampered(restored)).unwrap_err();
         assert_eq!(failure.kind, Kind::Difference, "{failure}");
     }

@@ -1,8 +1,8 @@
 //! Approvals, policies, heads, and what was refused.
 
 use super::{Check, Difference};
-use crate::evaluate::{approvals, restored};
 use crate::evaluate::expire::transition;
+use crate::evaluate::{approvals, restored};
 use crate::event::{
     ApprovalRefused, ApprovalState, ApprovalTransition, Body, MalformedRequest, PolicyChange, PolicyStep,
     ReplayMismatch, Restored,

@@ -76,7 +76,9 @@ pub(super) fn describe(verified: &Verified) -> String {
         None => "self-consistent, no key vouched for".to_owned(),
     };
     let restored = verified.restored.map_or_else(String::new, |backup| {
-        format!("\nrestored:    from a backup of {backup} entries; what the cluster before recorded behind them is not here")
+        format!(
+            "\nrestored:    from a backup of {backup} entries; what the cluster before recorded behind them is not here"
+        )
     });
     format!(
         "verified:    {} entries, {} to {}\nchain head:  {}\nroot:        {}\nheads:       {} signed inside, {} given\n\
