@@ -52,6 +52,57 @@ pub struct MemberView {
     pub addresses: MemberAddresses,
     /// Last log index that this member is known to hold; only the leader knows.
     pub matched_index: Option<u64>,
+    /// What the node that answers last heard from this member itself; absent when it never did.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub heard: Option<HeardView>,
+}
+
+/// What a member said about itself when it was last asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeardView {
+    /// How long ago; more than a few seconds: it does not answer now.
+    pub ago_ms: u64,
+    /// Time from question to answer.
+    pub round_trip_ms: u64,
+    /// Its clock minus the clock of the node that answers, corrected by half of the round trip.
+    pub clock_ahead_ms: i64,
+    /// Its program's version; empty when it did not say.
+    pub version: String,
+    /// The newest format of log records that it knows; 0 when it did not say.
+    pub log_format: u32,
+    /// Last index in its log.
+    pub last_log_index: u64,
+    /// Last index that it applied.
+    pub applied_index: u64,
+    /// It lost its data and gives no votes yet.
+    pub recovering: bool,
+}
+
+/// Whether a node's clock can be believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClockState {
+    /// More than half of the voters' clocks agree with it.
+    Trusted,
+    /// More than half of the voters' clocks agree with each other and not with it.
+    Off,
+    /// No clock agrees with more than half of the voters' clocks.
+    Split,
+    /// Too few voters have answered yet.
+    Unknown,
+}
+
+/// A node's clock beside those of the voters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockView {
+    /// Whether it can be believed.
+    pub state: ClockState,
+    /// How far it is ahead of the median of the voters' clocks; negative: behind.
+    pub offset_ms: Option<i64>,
+    /// How far two clocks may be apart and still agree.
+    pub bound_ms: u64,
+    /// How far the last entry's stamp is ahead of it: until then nothing expires. 0 when time passes as it should.
+    pub stamp_ahead_ms: u64,
 }
 
 /// The cluster as one node sees it.
@@ -75,6 +126,12 @@ pub struct ClusterView {
     pub evidence_index: EvidenceIndex,
     /// Hash of that entry: equal on every node that applied the same entries.
     pub chain_head: Hash,
+    /// The clock here.
+    pub clock: ClockView,
+    /// The program's version here.
+    pub version: String,
+    /// The newest format of log records that this node reads and writes.
+    pub log_format: u32,
 }
 
 /// Whether a node can serve.
@@ -85,6 +142,8 @@ pub enum HealthStatus {
     Serving,
     /// It knows no leader with a quorum.
     NoLeader,
+    /// Its clock does not agree with those of a majority; the detail says how far it is off.
+    ClockOff,
     /// It has stopped for good; the detail says why.
     Fatal,
 }

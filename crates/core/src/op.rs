@@ -205,6 +205,11 @@ impl Op {
         }
     }
 
+    /// Whether the operation engages or releases a kill switch.
+    pub fn is_switch(&self) -> bool {
+        matches!(self, Self::SetKillSwitch { .. })
+    }
+
     /// Whether the operation only reads.
     pub fn is_query(&self) -> bool {
         matches!(self, Self::Query(_))

@@ -289,5 +289,8 @@ pub(crate) fn status(inner: &Inner) -> io::Result<peer::StatusResponse> {
         now_ms: inner.options.clock.now_ms(),
         recovering: !inner.gate.is_open(),
         leads: metrics.state == openraft::ServerState::Leader,
+        version: crate::VERSION.to_owned(),
+        log_format: placet_wire::log::FORMAT,
+        applied_index: applied.map_or(0, |at| at.index),
     })
 }

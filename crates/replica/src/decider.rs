@@ -28,12 +28,12 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tracing::Instrument;
 
 use self::leadership::{Fault, Leadership};
-use crate::bootstrap;
-use crate::network::client::Peers;
 use crate::options::Options;
 use crate::ports::Records;
 use crate::state_machine::Progress;
 use crate::types::{Applied, Raft, Types};
+use crate::watch::PeerWatch;
+use crate::watch::clocks::Verdict;
 
 /// How long the Decider holds still after Raft refused a batch for a reason that passes by itself.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -66,7 +66,7 @@ pub(crate) struct Decider {
     pub(crate) options: Arc<Options>,
     pub(crate) raft: Raft,
     pub(crate) records: Records,
-    pub(crate) peers: Peers,
+    pub(crate) watch: Arc<PeerWatch>,
     pub(crate) progress: watch::Receiver<Progress>,
     pub(crate) queue: mpsc::Receiver<Proposal>,
 }
@@ -203,14 +203,22 @@ impl Decider {
             }
             () = tokio::time::sleep_until(expiry), if room => {}
         }
+        lead.hold_time(false);
         if proposals.is_empty() && !lead.anything_due() {
             lead.expiry_checked();
             return Ok(());
         }
-        if lead.clock_jumps() && !self.clock_is_trusted().await {
-            proposals.into_iter().for_each(|proposal| refuse(proposal, "the leader's clock disagrees with its peers'"));
-            self.step_aside().await;
-            return Err(Fault::new("the clock of this node disagrees with its peers'"));
+        // What is told to stop must be able to stop everything, whatever the clocks say; its stamp is the last one again.
+        let (verdict, certain) = self.watch.clock_for_certain().await;
+        lead.hold_time(verdict != Verdict::Trusted);
+        if verdict != Verdict::Trusted {
+            let (stops, shed): (Vec<_>, Vec<_>) = proposals.into_iter().partition(|one| one.call.op.is_switch());
+            self.shed(shed, verdict, certain).await;
+            proposals = stops;
+            if proposals.is_empty() {
+                lead.expiry_checked();
+                return Ok(());
+            }
         }
         // One round of the queue may need several batches: events have a bound in bytes, too.
         let mut proposals = proposals.into_iter();
@@ -232,35 +240,25 @@ impl Decider {
         }
     }
 
-    /// Asks the peers for the time; trusted when more than half of all who know agree with this node.
-    async fn clock_is_trusted(&self) -> bool {
-        let now = self.options.clock.now_ms();
-        let bound = i64::try_from(self.options.clock_skew_max.as_millis()).unwrap_or(i64::MAX);
-        let members = self.raft.metrics().borrow_watched().membership_config.clone();
-        let me = self.options.node_id;
-        let others = members.nodes().filter(|(id, _)| **id != me);
-        let asked = others.map(|(id, at)| bootstrap::ask(&self.peers, me, *id, at));
-        let answers = futures::future::join_all(asked).await;
-        let (mut known, mut agree) = (1usize, 1usize);
-        for status in answers.into_iter().flatten() {
-            known += 1;
-            agree += usize::from(status.now_ms.saturating_sub(now).abs() <= bound);
-        }
-        let trusted = agree * 2 > known;
-        if !trusted {
-            tracing::error!(now, agree, known, "the clock of this node is not to be trusted; it does not decide");
-        }
-        trusted
-    }
-
-    /// Hands the leadership to a voter that is not this node.
-    async fn step_aside(&self) {
-        let members = self.raft.metrics().borrow_watched().membership_config.clone();
-        let next = members.voter_ids().find(|id| *id != self.options.node_id);
-        if let Some(next) = next
-            && let Err(error) = self.raft.trigger().transfer_leader(next).await
-        {
-            tracing::warn!(%error, "the leadership could not be handed over");
+    /// Answers those whose calls need a time that can be believed, and sees to it that another node leads if there is
+    /// one that can.
+    async fn shed(&self, proposals: Vec<Proposal>, verdict: Verdict, certain: bool) {
+        metrics::counter!("placet_clock_shed_total").increment(u64::try_from(proposals.len()).unwrap_or(u64::MAX));
+        let why = self.watch.complaint(verdict);
+        // Whoever can be helped by another node, or in a moment, is tried again by the node that asked.
+        let soon = match verdict {
+            _ if !certain => true,
+            Verdict::Off => self.watch.hand_over().await,
+            Verdict::Trusted | Verdict::Unknown => true,
+            Verdict::Split => false,
+        };
+        for proposal in proposals {
+            if soon {
+                refuse(proposal, &why);
+            } else {
+                // Whoever has stopped waiting is not told.
+                let _ = proposal.reply.send(Err(Refusal::Reject(Reject::Unavailable { detail: why.clone() })));
+            }
         }
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! Absent on purpose: judgement (`core` does it), disks (a store implements [`ports`]) and doors for clients. The
 //! only crate that names openraft. Architecture §1 and §3; rooms in reading order: [`options`], [`ports`], `types`,
-//! `decider`, `state_machine`, `log_store`, `snapshot`, `network`, `bootstrap`, `node`.
+//! `decider`, `state_machine`, `log_store`, `snapshot`, `network`, `bootstrap`, `watch`, `node`.
 
 mod bootstrap;
 #[doc(hidden)]
@@ -22,6 +22,7 @@ mod retention;
 mod snapshot;
 mod state_machine;
 mod types;
+mod watch;
 mod work;
 
 pub use network::server::{PeerService, serve_peers};
@@ -29,6 +30,9 @@ pub use network::wire::{Dial, PeerWire};
 pub use node::{Node, StartError};
 pub use options::{Clock, Options, PeerTls};
 pub use work::Work;
+
+/// The program's version: every crate has the workspace's.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The bytes of the ports, so that a store needs no other version of them.
 pub use bytes;

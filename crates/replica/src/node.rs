@@ -11,7 +11,7 @@ use futures::FutureExt;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{Config, Instant as _, ServerState, SnapshotPolicy};
 use parking_lot::Mutex;
-use placet_core::cluster::{ClusterView, Health, HealthStatus, MemberAddresses, MemberRole, MemberView};
+use placet_core::cluster::{ClockView, ClusterView, Health, HealthStatus, MemberAddresses, MemberRole, MemberView};
 use placet_core::ids::EvidenceIndex;
 use placet_core::notice::Notice;
 use placet_core::op::Reject;
@@ -33,6 +33,7 @@ use crate::retention::{self, LogUse};
 use crate::snapshot::Snapshots;
 use crate::state_machine::{Applier, FENCED_RUN_MAX, FatalReason, Progress};
 use crate::types::Raft;
+use crate::watch::PeerWatch;
 
 /// A node could not be started.
 #[derive(Debug, Error)]
@@ -74,6 +75,7 @@ pub(crate) struct Inner {
     pub(crate) log_use: Arc<LogUse>,
     pub(crate) peers: Peers,
     pub(crate) gate: Arc<Gate>,
+    pub(crate) watch: Arc<PeerWatch>,
     pub(crate) progress: watch::Receiver<Progress>,
     notices: broadcast::Sender<Arc<Notice>>,
     fatal: FatalReason,
@@ -147,12 +149,14 @@ impl Node {
         let raft = Raft::build(options.node_id, config, peers.clone(), store, applier)
             .await
             .map_err(|error| StartError::Recovery(error.to_string()))?;
+        let gate = Arc::new(gate);
+        let watch = Arc::new(PeerWatch::new(options.clone(), raft.clone(), peers.clone(), gate.clone()));
         let (queue, waiting) = mpsc::channel(options.queue_max);
         let decider = Decider {
             options: options.clone(),
             raft: raft.clone(),
             records: Records(state.clone()),
-            peers: peers.clone(),
+            watch: watch.clone(),
             progress: progress.clone(),
             queue: waiting,
         };
@@ -164,7 +168,8 @@ impl Node {
             snapshots,
             log_use,
             peers,
-            gate: Arc::new(gate),
+            gate,
+            watch,
             progress,
             notices,
             fatal,
@@ -186,6 +191,7 @@ impl Node {
             tokio::spawn(judging),
             tokio::spawn(bootstrap::run(inner.clone())),
             tokio::spawn(retention::run(inner.clone())),
+            tokio::spawn(inner.watch.clone().run()),
         ];
         inner.tasks.lock().extend(tasks);
         Ok(Self { inner })
@@ -267,9 +273,7 @@ impl Node {
         if metrics.state != ServerState::Leader {
             return;
         }
-        let voters = metrics.membership_config.voter_ids().filter(|id| *id != self.id());
-        let matched = |id: &u64| metrics.replication.as_ref().and_then(|all| all.get(id).copied().flatten());
-        let Some(next) = voters.max_by_key(|id| matched(id).map(|at| at.index)) else { return };
+        let Some(next) = self.inner.watch.best_to_lead(&metrics) else { return };
         if self.inner.raft.trigger().transfer_leader(next).await.is_ok() {
             let limit = self.inner.options.election.1;
             let waiting = self.inner.raft.wait(Some(limit));
@@ -330,8 +334,13 @@ impl Inner {
                 None => None,
             };
             let role = if voters.contains(id) { MemberRole::Voter } else { MemberRole::Learner };
-            MemberView { id: *id, role, addresses: addresses.clone(), matched_index: matched }
+            let heard = self.watch.heard(*id);
+            MemberView { id: *id, role, addresses: addresses.clone(), matched_index: matched, heard }
         });
+        let (state, offset_ms) = self.watch.clock_state();
+        let bound_ms = u64::try_from(self.options.clock_skew_max.as_millis()).unwrap_or(u64::MAX);
+        let ahead = meta.last_stamp.0.saturating_sub(self.options.clock.now_ms());
+        let stamp_ahead_ms = u64::try_from(ahead).unwrap_or_default();
         Ok(ClusterView {
             node_id: metrics.id,
             leader_id: metrics.current_leader,
@@ -342,6 +351,9 @@ impl Inner {
             snapshot_index: metrics.snapshot.map_or(0, |at| at.index),
             evidence_index: EvidenceIndex(meta.next_index.0.saturating_sub(1)),
             chain_head: meta.chain_head,
+            clock: ClockView { state, offset_ms, bound_ms, stamp_ahead_ms },
+            version: crate::VERSION.to_owned(),
+            log_format: placet_wire::log::FORMAT,
         })
     }
 
@@ -354,11 +366,13 @@ impl Inner {
         let lost_quorum = metrics.state == ServerState::Leader
             && !alone
             && metrics.last_quorum_acked.as_ref().is_some_and(|at| at.elapsed() > self.options.election.1);
+        let clock_off = self.watch.unhealthy();
         let (status, detail) = match (&stopped, &meta, metrics.current_leader) {
             (Some(reason), ..) => (HealthStatus::Fatal, Some(reason.clone())),
             (_, Err(error), _) => (HealthStatus::Fatal, Some(error.to_string())),
             (_, _, None) => (HealthStatus::NoLeader, Some("no leader is known".to_owned())),
             _ if lost_quorum => (HealthStatus::NoLeader, Some("the leader has no quorum".to_owned())),
+            _ if clock_off.is_some() => (HealthStatus::ClockOff, clock_off),
             _ if !self.gate.is_open() => {
                 (HealthStatus::Serving, Some("this node lost its data and is catching up".to_owned()))
             }

@@ -85,7 +85,7 @@ pub struct Options {
     pub keys: Arc<Keys>,
     /// The leader's clock.
     pub clock: Clock,
-    /// A leader whose clock is this far from the median of its peers' clocks does not decide.
+    /// How far two clocks may be apart and still agree. A node whose clock agrees with no majority does not decide.
     pub clock_skew_max: Duration,
     /// How long a caller waits before the answer is "unknown".
     pub deadline: Duration,
@@ -130,7 +130,7 @@ impl Options {
             work: Work::threads(),
             keys: Arc::default(),
             clock: Clock::system(),
-            clock_skew_max: Duration::from_secs(3600),
+            clock_skew_max: Duration::from_secs(1),
             deadline: Duration::from_secs(5),
             queue_max: 16_384,
             batch_events_max: 256,

@@ -1,6 +1,6 @@
 //! From core views to messages of `placet.v1`. An absent string becomes an empty one.
 
-use placet_core::cluster::{ClusterView, MemberAddresses, MemberView};
+use placet_core::cluster::{ClusterView, HeardView, MemberAddresses, MemberView};
 use placet_core::event::{Draw, SwitchScope};
 use placet_core::head::SignedHead;
 use placet_core::op::{
@@ -230,6 +230,27 @@ pub(super) fn cluster(view: ClusterView) -> v1::Cluster {
         snapshot_index: view.snapshot_index,
         evidence_index: view.evidence_index.to_string(),
         chain_head: view.chain_head.to_string(),
+        clock: Some(v1::Clock {
+            state: word(&view.clock.state),
+            offset_ms: view.clock.offset_ms,
+            bound_ms: view.clock.bound_ms,
+            stamp_ahead_ms: view.clock.stamp_ahead_ms,
+        }),
+        version: view.version,
+        log_format: view.log_format,
+    }
+}
+
+fn heard(view: HeardView) -> v1::Heard {
+    v1::Heard {
+        ago_ms: view.ago_ms,
+        round_trip_ms: view.round_trip_ms,
+        clock_ahead_ms: view.clock_ahead_ms,
+        version: view.version,
+        log_format: view.log_format,
+        last_log_index: view.last_log_index,
+        applied_index: view.applied_index,
+        recovering: view.recovering,
     }
 }
 
@@ -240,6 +261,7 @@ fn member(view: MemberView) -> v1::Member {
         role: word(&view.role),
         addresses: Some(v1::Addresses { peer, http, grpc }),
         matched_index: view.matched_index,
+        heard: view.heard.map(heard),
     }
 }
 

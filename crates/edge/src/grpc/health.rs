@@ -71,6 +71,6 @@ impl Service {
 fn serving(status: HealthStatus) -> ServingStatus {
     match status {
         HealthStatus::Serving => ServingStatus::Serving,
-        HealthStatus::NoLeader | HealthStatus::Fatal => ServingStatus::NotServing,
+        HealthStatus::NoLeader | HealthStatus::ClockOff | HealthStatus::Fatal => ServingStatus::NotServing,
     }
 }

@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use placet_core::cluster::{ClusterView, Health, HealthStatus, MemberRole, MemberView, MembershipChange};
+use placet_core::cluster::{
+    ClockState, ClockView, ClusterView, Health, HealthStatus, HeardView, MemberRole, MemberView, MembershipChange,
+};
 use placet_core::event::{ApprovalState, BudgetKind, MandateSet};
 use placet_core::exact::Amount;
 use placet_core::head::{Head, HeadSigner, SignedHead};
@@ -155,12 +157,25 @@ impl Pdp for Fake {
                 role: MemberRole::Voter,
                 addresses: Default::default(),
                 matched_index: Some(4),
+                heard: Some(HeardView {
+                    ago_ms: 300,
+                    round_trip_ms: 2,
+                    clock_ahead_ms: -7,
+                    version: "0.1.0".to_owned(),
+                    log_format: 1,
+                    last_log_index: 5,
+                    applied_index: 4,
+                    recovering: false,
+                }),
             }],
             last_log_index: 5,
             applied_index: 5,
             snapshot_index: 0,
             evidence_index: self.evidence.borrow().last().map(|view| view.evidence_id).unwrap_or_default(),
             chain_head: Hash::GENESIS,
+            clock: ClockView { state: ClockState::Split, offset_ms: Some(-12), bound_ms: 1000, stamp_ahead_ms: 1 },
+            version: "0.1.0".to_owned(),
+            log_format: 1,
         })
     }
 

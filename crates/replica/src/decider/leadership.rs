@@ -106,6 +106,8 @@ pub(super) struct Leadership {
     outcomes: Outcomes,
     bytes_in_flight: usize,
     next_expiry: Instant,
+    /// The clock is not to be believed: time stands still at the last stamp.
+    held: bool,
 }
 
 impl Leadership {
@@ -123,6 +125,7 @@ impl Leadership {
             outcomes: Outcomes::new(),
             bytes_in_flight: 0,
             next_expiry: Instant::now(),
+            held: false,
         })
     }
 
@@ -157,11 +160,10 @@ impl Leadership {
         self.stamp().is_ok_and(|now| self.agenda.reached(now).is_some())
     }
 
-    /// Whether the clock is further ahead of the last entry than a clock may be wrong.
-    pub(super) fn clock_jumps(&self) -> bool {
-        let bound = i64::try_from(self.options.clock_skew_max.as_millis()).unwrap_or(i64::MAX);
-        let last = self.state.meta().map_or(0, |meta| meta.last_stamp.0);
-        self.options.clock.now_ms().saturating_sub(last) > bound
+    /// Stops time, or lets it go on. What is recorded while it stands carries the last stamp again: a clock that is
+    /// wrong must not carry everybody's time away with it.
+    pub(super) fn hold_time(&mut self, hold: bool) {
+        self.held = hold;
     }
 
     /// Judges what is due and then calls, in order, until the batch is full or the calls are done. `None` when nothing
@@ -190,7 +192,7 @@ impl Leadership {
     /// Now, never before the last entry.
     fn stamp(&self) -> Result<Stamp, Fault> {
         let last = self.state.meta().map_err(Fault::new)?.last_stamp;
-        Ok(Stamp(self.options.clock.now_ms()).max(last))
+        Ok(if self.held { last } else { Stamp(self.options.clock.now_ms()).max(last) })
     }
 
     fn judge_due(&mut self) -> Result<(), Fault> {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::{ChangeMembershipError, ClientWriteError, RaftError};
-use openraft::{ChangeMembers, Instant as _, RaftMetrics};
+use openraft::{ChangeMembers, RaftMetrics};
 use placet_core::cluster::{ClusterView, MemberAddresses, MembershipChange};
 use placet_core::op::Reject;
 use tokio::time::Instant;
@@ -123,6 +123,8 @@ impl Inner {
         if to == Some(now.id) && self.leads() {
             return self.cluster().map_err(Failure::Final);
         }
+        // What a member said a second ago may be what the operator has just mended.
+        self.watch.look_again().await;
         let to = self.successor(&now, to)?;
         let triggered = self.raft.trigger().transfer_leader(to).await;
         triggered.map_err(|fatal| unknown(fatal.to_string()))?;
@@ -140,36 +142,23 @@ impl Inner {
         }
     }
 
-    /// The voter that is to lead next: one that answers and lacks no more than what is on its way to every member.
+    /// The voter that is to lead next: the one named, if it may, or the best one.
     fn successor(&self, now: &Metrics, to: Option<u64>) -> Result<u64, Failure> {
-        let Some(matched) = &now.replication else {
+        if now.replication.is_none() {
             return Err(Failure::NotLeader { detail: "this node does not lead any more".to_owned() });
-        };
+        }
         if now.membership_config.membership().get_joint_config().len() > 1 {
             return Err(conflict("the members are being changed; try again when that is done".to_owned()));
         }
-        let matched = |id: u64| matched.get(&id).copied().flatten().map_or(0, |at| at.index);
-        let answers = |id: u64| {
-            let heard = now.heartbeat.as_ref().and_then(|all| all.get(&id).copied().flatten());
-            heard.is_some_and(|at| at.elapsed() <= self.options.election.1)
-        };
-        let mut voters = now.membership_config.voter_ids().filter(|id| *id != now.id);
-        let next = match to {
-            Some(to) if voters.any(|voter| voter == to) => to,
-            Some(to) => return Err(conflict(format!("node {to} is not a voter"))),
-            None => {
-                let best = voters.filter(|id| answers(*id)).max_by_key(|id| matched(*id));
-                best.ok_or_else(|| conflict("there is no other voter that answers".to_owned()))?
-            }
-        };
-        if !answers(next) {
-            return Err(conflict(format!("node {next} does not answer the leader")));
+        match to {
+            Some(to) => self.watch.fit_to_lead(now, to).map(|()| to).map_err(|unfit| conflict(unfit.of(to))),
+            None => self.watch.best_to_lead(now).ok_or_else(|| {
+                let others = now.membership_config.voter_ids().filter(|id| *id != now.id);
+                let why = others.filter_map(|id| Some(self.watch.fit_to_lead(now, id).err()?.of(id)));
+                let why = why.collect::<Vec<_>>().join("; ");
+                conflict(if why.is_empty() { "there is no other voter".to_owned() } else { why })
+            }),
         }
-        let behind = now.last_log_index.unwrap_or_default().saturating_sub(matched(next));
-        if behind > u64::try_from(self.options.in_flight_batches_max).unwrap_or(u64::MAX) {
-            return Err(conflict(format!("node {next} is {behind} entries behind; try again when it has caught up")));
-        }
-        Ok(next)
     }
 }
 

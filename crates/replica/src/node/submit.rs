@@ -19,6 +19,7 @@ use tracing::Instrument;
 use super::{Failure, Inner, Node};
 use crate::decider::{Proposal, Refusal};
 use crate::network::client::never_sent;
+use crate::watch::clocks::Verdict;
 
 /// Between two attempts while no leader answers; an election is some hundred milliseconds.
 const RETRY: Duration = Duration::from_millis(20);
@@ -176,6 +177,13 @@ impl Inner {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => return Err(Failure::NotLeader { detail: error.to_string() }),
             Err(_) => return Err(Failure::NotLeader { detail: "the leader has no quorum".to_owned() }),
+        }
+        // Whether an act may begin hangs on the time; whatever else is read does not.
+        if matches!(query, Query::CheckPermit { .. }) {
+            let (verdict, _) = self.watch.clock_for_certain().await;
+            if verdict != Verdict::Trusted {
+                return Err(Failure::NotLeader { detail: self.watch.complaint(verdict) });
+            }
         }
         let (records, now) = (self.records.clone(), self.now());
         let answered = self.options.work.run(move || query::answer(&records, &query, &principal, now)).await;

@@ -43,7 +43,9 @@ pub(crate) struct Cluster {
     founders: BTreeMap<u64, MemberAddresses>,
     running: BTreeMap<u64, Running>,
     pub(crate) clock: Arc<AtomicI64>,
-    skews: BTreeMap<u64, i64>,
+    /// Time passes since then; without it, only when a test says so.
+    begun: Option<Instant>,
+    skews: BTreeMap<u64, Arc<AtomicI64>>,
     tune: fn(&mut Options),
     requests: u64,
 }
@@ -51,12 +53,22 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// `founders` nodes, running.
     pub(crate) fn start(founders: u64, tune: fn(&mut Options)) -> Self {
+        Self::start_at(founders, tune, None)
+    }
+
+    /// The same, with clocks that go.
+    pub(crate) fn start_ticking(founders: u64, tune: fn(&mut Options)) -> Self {
+        Self::start_at(founders, tune, Some(Instant::now()))
+    }
+
+    fn start_at(founders: u64, tune: fn(&mut Options), begun: Option<Instant>) -> Self {
         let mut cluster = Self {
             root: tempfile::tempdir().unwrap(),
             addresses: BTreeMap::new(),
             founders: BTreeMap::new(),
             running: BTreeMap::new(),
             clock: Arc::new(AtomicI64::new(START_MS)),
+            begun,
             skews: BTreeMap::new(),
             tune,
             requests: 0,
@@ -98,8 +110,9 @@ impl Cluster {
         let mut options = Options::new(id, &store.snapshot_dir);
         options.initial_cluster = if self.founders.contains_key(&id) { self.founders.clone() } else { BTreeMap::new() };
         let clock = self.clock.clone();
-        let skew = self.skews.get(&id).copied().unwrap_or_default();
-        options.clock = Clock::new(move || clock.load(Ordering::Relaxed) + skew);
+        let skew = self.skews.entry(id).or_default().clone();
+        let begun = self.begun;
+        options.clock = Clock::new(move || since(begun) + clock.load(Ordering::Relaxed) + skew.load(Ordering::Relaxed));
         options.deadline = Duration::from_secs(10);
         (self.tune)(&mut options);
         let peer: SocketAddr = self.addresses[&id].peer.parse().unwrap();
@@ -120,9 +133,14 @@ impl Cluster {
         drop(node);
     }
 
-    /// Sets how far a node's clock is ahead, from its next start on.
-    pub(crate) fn skew(&mut self, id: u64, ms: i64) {
-        self.skews.insert(id, ms);
+    /// What a right clock shows.
+    pub(crate) fn now_ms(&self) -> i64 {
+        since(self.begun) + self.clock.load(Ordering::Relaxed)
+    }
+
+    /// Sets how far a node's clock is ahead, from now on.
+    pub(crate) fn skew(&self, id: u64, ms: i64) {
+        self.skews[&id].store(ms, Ordering::Relaxed);
     }
 
     pub(crate) fn wipe(&self, id: u64) {
@@ -206,6 +224,10 @@ impl Cluster {
     pub(crate) fn open_permits(&self, id: u64) -> u64 {
         self.node(id).records().meta().unwrap().open_permits
     }
+}
+
+fn since(begun: Option<Instant>) -> i64 {
+    begun.map_or(0, |begun| i64::try_from(begun.elapsed().as_millis()).unwrap())
 }
 
 /// A port for a node, below those that the system gives to outgoing connections: one of those could take a node's port

@@ -7,6 +7,7 @@
     reason = "helpers of tests; a failure here is a failed test"
 )]
 
+mod clocks;
 mod determinism;
 mod harness;
 
