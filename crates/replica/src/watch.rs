@@ -40,6 +40,9 @@ const HAND_OVER_PAUSE: Duration = Duration::from_secs(3);
 /// corrections): what was heard about a clock grows less exact with age, and ends when it is too vague.
 const DRIFT_PPM: u128 = 500;
 
+/// Both clocks are read in whole milliseconds.
+const GRAIN_MS: i64 = 2;
+
 /// A clock that was found to be off is believed again within this share of the bound, so that one at the bound does not
 /// come and go.
 const RETURN_PERCENT: i64 = 80;
@@ -303,7 +306,7 @@ impl Heard {
     fn reading(&self, now: Instant, local_ms: i64, bound_ms: i64) -> Option<Reading> {
         let age = now.duration_since(self.at).as_millis();
         let drift = i64::try_from(age.saturating_mul(DRIFT_PPM) / 1_000_000).unwrap_or(i64::MAX);
-        let error_ms = (millis(self.round_trip) / 2).saturating_add(drift);
+        let error_ms = (millis(self.round_trip) / 2).saturating_add(drift).saturating_add(GRAIN_MS);
         (error_ms <= bound_ms).then(|| Reading { ahead_ms: self.ahead_now(now, local_ms), error_ms })
     }
 }

@@ -79,11 +79,14 @@ fn a_leader_with_a_bad_clock_hands_over_and_recovers() {
         let third = another_leader(&cluster, next);
         assert_ne!(third, bad);
         let transfer = MembershipChange::TransferLeader { to: Some(bad) };
-        let refused = cluster.block_on(third, cluster.node(third).change_membership(transfer));
-        assert!(
-            matches!(&refused, Err(Reject::Conflict { detail }) if detail.contains("clock that disagrees")),
-            "{refused:?}"
-        );
+        // A new leader has to be answered by its followers before it knows anything about them.
+        wait_for("a refusal", || {
+            let refused = cluster.block_on(third, cluster.node(third).change_membership(transfer.clone()));
+            match refused {
+                Err(Reject::Conflict { detail }) => detail.contains("clock that disagrees").then_some(()),
+                other => panic!("{other:?}"),
+            }
+        });
         cluster.kill(third);
         cluster.spawn(third);
         another_leader(&cluster, bad);
@@ -91,9 +94,10 @@ fn a_leader_with_a_bad_clock_hands_over_and_recovers() {
         assert!(latest_stamp(&cluster) <= cluster.now_ms(), "a stamp of the bad clock");
         cluster.skew(bad, 0);
         healthy(&cluster);
-        let transfer = MembershipChange::TransferLeader { to: Some(bad) };
-        let leader = cluster.leader();
-        cluster.block_on(leader, cluster.node(leader).change_membership(transfer)).unwrap();
+        wait_for("a transfer", || {
+            let leader = cluster.leader();
+            cluster.block_on(leader, cluster.node(leader).change_membership(transfer.clone())).ok()
+        });
         cluster.work(bad, 2);
         cluster.agree();
     }
@@ -150,7 +154,7 @@ fn a_clock_that_drifts_leads_only_within_the_bound() {
         cluster.work(bad, 1);
         std::thread::sleep(Duration::from_millis(50));
     }
-    assert!(skew > BOUND_MS, "a clock within the bound is good enough: {skew}");
+    assert!(skew >= BOUND_MS, "a clock within the bound is good enough: {skew}");
     let (stamped, now) = (latest_stamp(&cluster), cluster.now_ms());
     assert!(stamped <= now + BOUND_MS + 100, "a stamp was {} ms off", stamped - now);
     assert_ne!(another_leader(&cluster, bad), bad);
