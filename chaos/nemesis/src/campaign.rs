@@ -1,7 +1,13 @@
 //! Campaigns: which faults, how many, and what is measured while they happen.
 //! Absent on purpose: checks of their own where a property has one.
 
+pub mod crash_points;
+pub mod cut_off;
+pub mod faults;
 pub mod kills;
+pub mod leader_loss;
+pub mod mixed;
+pub mod rolling;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

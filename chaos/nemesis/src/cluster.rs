@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{Child, ChildStdin, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -100,14 +100,13 @@ impl Cluster {
         self.spawn(id, &[])
     }
 
-    /// A member that left: its process must have ended.
-    pub fn forget(&mut self, id: u64) -> anyhow::Result<()> {
-        self.members.remove(&id);
-        self.wipe(id)
-    }
-
     pub fn ids(&self) -> Vec<u64> {
         self.members.keys().copied().collect()
+    }
+
+    /// The founding members.
+    pub fn founders(&self) -> Vec<u64> {
+        (1..=self.shape.nodes).collect()
     }
 
     /// Nodes whose process runs and is not held.
@@ -249,17 +248,44 @@ impl Cluster {
         }
     }
 
-    /// Whether a node's process has ended by itself; if so it is forgotten, and can be started again.
-    pub fn ended(&mut self, id: u64) -> anyhow::Result<bool> {
-        let Some(member) = self.members.get_mut(&id) else { return Ok(true) };
-        let ended = match &mut member.process {
-            Some((child, _)) => child.try_wait()?.is_some(),
-            None => true,
-        };
-        if ended {
+    /// How a node's process ended by itself, if it did; it is forgotten then, and can be started again.
+    pub fn ended(&mut self, id: u64) -> anyhow::Result<Option<ExitStatus>> {
+        let Some(member) = self.members.get_mut(&id) else { return Ok(None) };
+        let Some((child, _)) = &mut member.process else { return Ok(None) };
+        let status = child.try_wait()?;
+        if status.is_some() {
             member.process = None;
         }
-        Ok(ended)
+        Ok(status)
+    }
+
+    /// Waits for a node's process to end by itself.
+    pub async fn end_of(&mut self, id: u64, within: Duration) -> anyhow::Result<Option<ExitStatus>> {
+        let deadline = Instant::now() + within;
+        loop {
+            let status = self.ended(id)?;
+            if status.is_some() || Instant::now() > deadline {
+                return Ok(status);
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Whether a node has a process.
+    pub fn runs(&self, id: u64) -> bool {
+        self.members.get(&id).is_some_and(|member| member.process.is_some())
+    }
+
+    /// Waits until a node says who leads; whether it does.
+    pub async fn serves(&self, id: u64, within: Duration) -> bool {
+        let deadline = Instant::now() + within;
+        while Instant::now() < deadline {
+            if self.view(id).await.is_some_and(|view| view.leader.is_some()) {
+                return true;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        false
     }
 
     /// Deletes a stopped node's data.

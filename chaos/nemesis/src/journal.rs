@@ -86,6 +86,8 @@ pub struct Known {
     pub attempts: Vec<Attempt>,
     /// `(node, evidence index, chain head)` as nodes said on the way.
     pub heads: Vec<(u64, u64, String)>,
+    /// How often a client died, by where.
+    pub deaths: BTreeMap<&'static str, u64>,
     /// Answers that no correct cluster gives.
     pub oddities: Vec<String>,
 }
@@ -192,6 +194,10 @@ impl Journal {
 
     pub fn head_seen(&self, node: u64, index: u64, head: &str) {
         self.known.lock().heads.push((node, index, head.to_owned()));
+    }
+
+    pub fn died(&self, at: &'static str) {
+        *self.known.lock().deaths.entry(at).or_default() += 1;
     }
 
     pub fn odd(&self, what: String) {

@@ -151,6 +151,7 @@ impl Client {
                 return Some(answered);
             }
             if self.stopped() && *ended.get_or_insert_with(Instant::now) + LAST_ANSWERS < Instant::now() {
+                self.journal.odd(format!("request {} had no answer from a healed cluster", text(body, "request_id")));
                 return None;
             }
             tokio::time::sleep(BACKOFF).await;

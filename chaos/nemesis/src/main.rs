@@ -39,6 +39,33 @@ enum Campaign {
         #[arg(long, default_value_t = 1000)]
         count: u64,
     },
+    /// One of each fault, in some minutes.
+    Short,
+    /// Random faults.
+    Mixed {
+        #[arg(long, default_value_t = 30)]
+        minutes: u64,
+    },
+    /// How long decides fail when the leader dies.
+    LeaderLoss {
+        #[arg(long, default_value_t = 100)]
+        count: u64,
+    },
+    /// All nodes are restarted, one after the other.
+    Rolling {
+        #[arg(long, default_value_t = 10)]
+        rounds: u64,
+    },
+    /// An old leader is cut off, and the kill switch engaged behind its back.
+    CutOff {
+        #[arg(long, default_value_t = 20)]
+        count: u64,
+    },
+    /// A node dies at each crash point.
+    CrashPoints {
+        #[arg(long, default_value_t = 20)]
+        each: u64,
+    },
     /// Writes the section of a report out of the summaries of runs.
     Report {
         #[arg(long, default_value = "chaos/REPORT.md")]
@@ -66,21 +93,21 @@ fn run() -> anyhow::Result<u8> {
         return sandbox::run_inside();
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let summaries = runtime.block_on(async {
+    let summary = runtime.block_on(async {
         tokio::select! {
-            summaries = campaigns(command) => summaries,
+            summary = campaigns(command) => summary,
             () = outside_is_gone() => anyhow::bail!("stopped"),
         }
     })?;
     let mut code = 0;
-    for summary in summaries {
+    if let Some(summary) = summary {
         print!("{}", summary.told());
         code |= u8::from(!summary.clean());
     }
     Ok(code)
 }
 
-async fn campaigns(command: Command) -> anyhow::Result<Vec<Summary>> {
+async fn campaigns(command: Command) -> anyhow::Result<Option<Summary>> {
     let absolute = |path: PathBuf| std::path::absolute(path);
     let place = Place {
         binary: absolute(command.placet)?,
@@ -88,10 +115,17 @@ async fn campaigns(command: Command) -> anyhow::Result<Vec<Summary>> {
         out: absolute(command.out)?,
         seed: command.seed.unwrap_or_else(Dice::seed),
     };
-    Ok(match command.campaign {
-        Campaign::Kills { count } => vec![campaign::kills::run(&place, count).await?],
-        Campaign::Report { .. } => Vec::new(),
-    })
+    let summary = match command.campaign {
+        Campaign::Kills { count } => campaign::kills::run(&place, count).await?,
+        Campaign::Short => campaign::mixed::short(&place).await?,
+        Campaign::Mixed { minutes } => campaign::mixed::long(&place, minutes).await?,
+        Campaign::LeaderLoss { count } => campaign::leader_loss::run(&place, count).await?,
+        Campaign::Rolling { rounds } => campaign::rolling::run(&place, rounds).await?,
+        Campaign::CutOff { count } => campaign::cut_off::run(&place, count).await?,
+        Campaign::CrashPoints { each } => campaign::crash_points::run(&place, each).await?,
+        Campaign::Report { .. } => return Ok(None),
+    };
+    Ok(Some(summary))
 }
 
 /// Ends when the process outside does, so that a run never outlives it.

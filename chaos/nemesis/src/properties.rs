@@ -24,10 +24,11 @@ use crate::evidence::{Decided, Entry, Fact};
 use crate::journal::Known;
 
 /// An intent that the cluster lists as unresolved.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Open {
     pub permit: String,
     pub request: String,
+    pub action: String,
     pub evidence: u64,
 }
 

@@ -12,6 +12,8 @@
 mod bootstrap;
 #[doc(hidden)]
 pub mod conformance;
+#[doc(hidden)]
+pub mod crash;
 mod decider;
 mod log_store;
 mod network;

@@ -17,10 +17,11 @@ use std::time::Instant;
 
 use openraft::alias::VoteOf;
 use openraft::storage::{IOFlushed, LogState, RaftLogReader, RaftLogStorage};
-use openraft::{OptionalSend, RaftTypeConfig};
+use openraft::{EntryPayload, OptionalSend, RaftTypeConfig};
 use placet_wire::peer;
 use prost::Message;
 
+use crate::crash;
 use crate::network::convert;
 use crate::ports::{Log, LogKey};
 use crate::retention::LogUse;
@@ -149,13 +150,17 @@ impl RaftLogStorage<Types> for LogStore {
         I: IntoIterator<Item = <Types as RaftTypeConfig>::Entry> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        let encoded = entries.into_iter().map(|entry| (entry.log_id.index, convert::encode_entry(&entry)));
+        let mut changes = Changes::default();
+        let noted = entries.into_iter().inspect(|entry| changes.note(entry));
+        let encoded = noted.map(|entry| (entry.log_id.index, convert::encode_entry(&entry)));
         let encoded = encoded.collect::<Vec<_>>();
         self.log.append(&encoded)?;
         if let Some((last, _)) = encoded.last() {
             let bytes = encoded.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
             self.log_use.appended(*last, u64::try_from(bytes).unwrap_or(u64::MAX));
         }
+        crash::point("after_append_before_sync");
+        changes.pass();
         self.syncer.request(callback)
     }
 
@@ -169,6 +174,28 @@ impl RaftLogStorage<Types> for LogStore {
         self.log.purge_to(log_id.index, &convert::log_id(&log_id).encode_to_vec())?;
         self.log_use.purged(log_id.index);
         Ok(())
+    }
+}
+
+/// Which kinds of configuration an append holds, for the crash points.
+#[derive(Default)]
+struct Changes {
+    joint: bool,
+    uniform: bool,
+}
+
+impl Changes {
+    fn note(&mut self, entry: &Entry) {
+        if let EntryPayload::Membership(membership) = &entry.payload {
+            let joint = membership.get_joint_config().len() > 1;
+            self.joint |= joint;
+            self.uniform |= !joint;
+        }
+    }
+
+    fn pass(self) {
+        crash::point_if("during_membership_joint", || self.joint);
+        crash::point_if("during_membership_uniform", || self.uniform);
     }
 }
 

@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 
 use crate::bootstrap::{self, Gate};
 use crate::decider::{Decider, Proposal};
-use crate::log_store::LogStore;
+use crate::log_store::{LogStore, last_log_id};
 use crate::network::client::Peers;
 use crate::network::server::PeerService;
 use crate::options::{LOG_BYTES_MAX_LEAST, Options, PeerTls};
@@ -136,6 +136,7 @@ impl Node {
         let work = &options.work;
         let opened = Snapshots::open(&options.snapshot_dir, state.clone(), work.clone()).and_then(|snapshots| {
             let snapshots = Arc::new(snapshots);
+            snapshots.cover_hole(last_log_id(log.as_ref())?)?;
             let gate = Gate::open(log.clone(), state.clone(), founder)?;
             let log_use = Arc::new(LogUse::open(log.as_ref(), options.log_bytes_max)?);
             let store = LogStore::new(log.clone(), snapshots.clone(), log_use.clone(), work)?;

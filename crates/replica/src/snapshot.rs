@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use crate::log_store::invalid;
 use crate::network::convert;
 use crate::ports::State;
-use crate::types::{Position, Snapshot, SnapshotFolder, Types, WeakFolder};
+use crate::types::{LogId, Position, Snapshot, SnapshotFolder, Types, WeakFolder};
 use crate::work::Work;
 
 const POSITION: &str = "position";
@@ -89,6 +89,23 @@ impl Snapshots {
         retired.iter().map(|(covers, _)| *covers).min()
     }
 
+    /// A crash between the installation of a snapshot and its adoption leaves a state that is further than the log, and a
+    /// snapshot of before. The log is about to begin anew behind the state, and what it does not hold a snapshot must.
+    pub(crate) fn cover_hole(&self, last_log: Option<LogId>) -> io::Result<()> {
+        let applied = position_of(self.state.position()?)?.applied;
+        let covered = self.current.lock().as_ref().and_then(|(position, _)| position.applied);
+        if applied > last_log && covered < applied {
+            tracing::warn!(
+                ?applied,
+                ?last_log,
+                ?covered,
+                "the state is further than log and snapshot; taking a snapshot"
+            );
+            self.build()?;
+        }
+        Ok(())
+    }
+
     /// Makes the state durable up to a log index, before the log forgets it.
     pub(crate) fn ensure_durable(&self, index: u64) -> io::Result<()> {
         if self.durable_index.load(Ordering::Acquire) >= index {
@@ -130,6 +147,7 @@ impl Snapshots {
         let _working = self.working.lock();
         let building = self.fresh(BUILDING)?;
         let position = position_of(self.state.checkpoint(&building.join("state"))?)?;
+        crate::crash::point("during_snapshot_build");
         // The copy is durable; the live state, which the log is purged for, has to be made so.
         self.state.flush()?;
         self.note_durable(&position);
@@ -141,6 +159,7 @@ impl Snapshots {
         let _working = self.working.lock();
         let position = self.verify(folder)?;
         self.state.install(&folder.state())?;
+        crate::crash::point("after_snapshot_install");
         self.note_durable(&position);
         self.adopt(folder.path(), position.clone())?;
         Ok(position)

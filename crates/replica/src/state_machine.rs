@@ -21,6 +21,7 @@ use placet_core::state::{Overlay, Read};
 use placet_wire::log;
 use tokio::sync::{broadcast, watch};
 
+use crate::crash;
 use crate::log_store::invalid;
 use crate::network::convert;
 use crate::ports::{Log, Records, State};
@@ -124,6 +125,9 @@ impl Applier {
                     applied
                 }
                 EntryPayload::Membership(membership) => {
+                    let joint = membership.get_joint_config().len() > 1;
+                    crash::point_if("after_membership_joint", || joint);
+                    crash::point_if("after_membership_uniform", || !joint);
                     self.position.membership = StoredMembership::new(Some(entry.log_id), membership);
                     Applied::Folded
                 }

@@ -72,6 +72,7 @@ impl RocksState {
         let generation = Arc::new(Generation::open(&path, &self.tuning).map_err(io_error)?.load()?);
         // The position must be found after a crash even if the copy's own write-ahead log was not synced.
         generation.db().flush_wal(true).map_err(io_error)?;
+        placet_replica::crash::point("during_snapshot_install");
         point_to(&self.folder, number)?;
         let (old_number, old) = std::mem::replace(&mut *self.current.write(), (number, generation));
         // Readers that still hold the old generation keep its files open; the names may go.

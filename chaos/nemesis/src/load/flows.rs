@@ -53,8 +53,9 @@ impl Client {
     /// the act and before the report until the client comes back and reads its own journal.
     async fn act(&mut self, permit: &str) {
         match self.dice.below(20) {
-            0..=1 => {}
+            0..=1 => self.journal.died("after reply, before act"),
             2..=3 => {
+                self.journal.died("after act, before report");
                 let back = Instant::now() + Duration::from_millis(500 + self.dice.below(4000));
                 self.journaled.push((back, permit.to_owned()));
             }
@@ -166,6 +167,7 @@ impl Client {
     async fn vanish(&mut self) {
         let body = self.body("pay.large");
         self.journal.decide_sent(&body);
+        self.journal.died("before the reply");
         let patience = Duration::from_micros(self.dice.below(8000));
         let _ = tokio::time::timeout(patience, self.decide_once(&body)).await;
     }

@@ -189,7 +189,7 @@ impl World {
                 let mut permits = seen.known.permits.keys();
                 let permit = permits.find(|permit| Some(digest(permit)) == decided.permit_digest);
                 let permit = permit.cloned().unwrap_or_default();
-                Open { permit, request: decided.request.clone(), evidence: entry.index }
+                Open { permit, request: decided.request.clone(), evidence: entry.index, ..Open::default() }
             })
             .collect();
         let view = self.entries.last().map(|last| View {

@@ -79,7 +79,8 @@ mod tests {
         let open = seen.open.pop().unwrap();
         assert_eq!(check(&seen).len(), 1);
         seen.open.push(open.clone());
-        seen.open.push(crate::properties::Open { evidence: 2, request: "r2".to_owned(), permit: "pmt-2".to_owned() });
+        let (request, permit) = ("r2".to_owned(), "pmt-2".to_owned());
+        seen.open.push(crate::properties::Open { evidence: 2, request, permit, ..Default::default() });
         assert!(!check(&seen).is_empty());
     }
 

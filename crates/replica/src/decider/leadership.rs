@@ -289,6 +289,7 @@ impl Leadership {
             waiters.into_iter().for_each(|waiter| waiter.fail(false, "this node has stopped"));
             return Err(Fault::new(fatal));
         }
+        crate::crash::point("after_propose");
         self.in_flight.push_back(InFlight { bytes: size, sealed, proposed: Instant::now(), waiters });
         self.outcomes.push_back(outcome);
         self.bytes_in_flight += size;
@@ -306,6 +307,10 @@ impl Leadership {
             BatchOutcome::Applied => {
                 metrics::histogram!("placet_commit_seconds").record(batch.proposed.elapsed());
                 self.state.forget(batch.sealed);
+                crate::crash::point("after_commit_before_reply");
+                crate::crash::point_if("after_report_commit_before_answer", || {
+                    batch.waiters.iter().any(|waiter| matches!(waiter.answer, Ok(Answer::Report(_))))
+                });
                 batch.waiters.into_iter().for_each(Waiter::release);
                 Ok(())
             }

@@ -75,6 +75,7 @@ async fn send_files(
             hasher.update(&chunk);
             size += chunk.len() as u64;
             push(parts, Part::Data(chunk)).await?;
+            crate::crash::point("during_snapshot_send");
         }
         let blake3 = Bytes::copy_from_slice(hasher.finalize().as_bytes());
         push(parts, Part::End(peer::FileEnd { blake3, size })).await?;
@@ -170,6 +171,7 @@ async fn receive_files(
             (Some(Part::Data(data)), Some(mut into)) => {
                 into.hasher.update(&data);
                 into.size += data.len() as u64;
+                crate::crash::point("during_snapshot_receive");
                 let writing = move || (&into.file).write_all(&data).map(|()| into);
                 arriving = Some(work.run(writing).await.flatten().map_err(failed)?);
             }

@@ -146,6 +146,54 @@ fn a_late_follower_catches_up_by_snapshot() {
     cluster.work(late, 5);
 }
 
+/// Goal: a follower that dies after a snapshot replaced its state, and before log and snapshot folder know of it, starts
+/// again from what it has.
+#[test]
+fn a_crash_between_installing_a_snapshot_and_adopting_it_costs_nothing() {
+    let mut cluster = Cluster::start(3, tiny_snapshots);
+    cluster.publish();
+    let late = cluster.follower();
+    cluster.work(late, 60);
+    wait_for("a snapshot of its own", || (cluster.view(late).snapshot_index > 0).then_some(()));
+    let left_at = cluster.view(late).applied_index;
+    cluster.kill(late);
+    let before = tempfile::tempdir().unwrap();
+    for part in ["log", "snapshots"] {
+        copy(&cluster.data(late).join(part), &before.path().join(part));
+    }
+    let leader = cluster.leader();
+    cluster.work(leader, 200);
+    wait_for("a snapshot past the late follower", || {
+        (cluster.view(leader).snapshot_index > left_at + 80).then_some(())
+    });
+    cluster.spawn(late);
+    cluster.agree();
+    cluster.kill(late);
+    for part in ["log", "snapshots"] {
+        let place = cluster.data(late).join(part);
+        std::fs::remove_dir_all(&place).unwrap();
+        copy(&before.path().join(part), &place);
+    }
+    cluster.spawn(late);
+    cluster.agree();
+    let other = cluster.ids().into_iter().find(|id| *id != late && *id != cluster.leader()).unwrap();
+    cluster.kill(other);
+    cluster.work(late, 5);
+}
+
+fn copy(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let place = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &place);
+        } else {
+            std::fs::copy(entry.path(), place).unwrap();
+        }
+    }
+}
+
 /// Goal: a member whose data was deleted comes back as the same member, founds no second cluster, and counts again.
 #[test]
 fn a_wiped_member_comes_back() {

@@ -1,0 +1,249 @@
+//! Crash points between the phases: a node that dies where the most can go wrong, at each point in turn.
+//! Absent on purpose: the two deaths of an enforcement point (after the reply and before the act, after the act and
+//! before the report): clients of every run die there all the time, and the summary counts them.
+
+use std::os::unix::process::ExitStatusExt;
+use std::time::Duration;
+
+use anyhow::Context;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::Place;
+use crate::cluster::Cluster;
+use crate::doors::Said;
+use crate::run::Run;
+use crate::secrets::OPERATE;
+use crate::summary::Summary;
+
+/// How a point is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// The node leads, and the load does the rest.
+    Leads,
+    /// Any node, and the load does the rest.
+    Works,
+    /// The node leads while another comes back far behind.
+    Sends,
+    /// The node itself comes back far behind.
+    Receives,
+    /// The members change.
+    Changes,
+}
+
+/// Every point of `crates/replica/src/crash.rs`, how it is reached, and how often it may be passed before the crash.
+const POINTS: [(&str, Way, u64); 13] = [
+    ("after_propose", Way::Leads, 20),
+    ("after_append_before_sync", Way::Works, 20),
+    ("after_commit_before_reply", Way::Leads, 20),
+    ("after_report_commit_before_answer", Way::Leads, 10),
+    ("during_snapshot_build", Way::Works, 2),
+    ("during_snapshot_send", Way::Sends, 3),
+    ("during_snapshot_receive", Way::Receives, 3),
+    ("during_snapshot_install", Way::Receives, 1),
+    ("after_snapshot_install", Way::Receives, 1),
+    ("during_membership_joint", Way::Changes, 1),
+    ("after_membership_joint", Way::Changes, 1),
+    ("during_membership_uniform", Way::Changes, 1),
+    ("after_membership_uniform", Way::Changes, 1),
+];
+
+/// The node that is made a voter and removed again.
+const GUEST: u64 = 4;
+
+/// How long a point may take to be reached.
+const REACHED_WITHIN: Duration = Duration::from_secs(25);
+
+/// Snapshots so frequent that a node that was away needs one.
+pub const SNAPSHOTS: (u64, u64) = (60, 10);
+
+/// Dies `each` times at every point.
+pub async fn run(place: &Place, each: u64) -> anyhow::Result<Summary> {
+    let mut plan = place.plan("crash-points");
+    plan.shape.binary = place.crashing.clone();
+    plan.shape.snapshots = Some(SNAPSHOTS);
+    let mut run = Run::start(plan).await?;
+    strike(&mut run, each).await?;
+    run.finish().await
+}
+
+/// The crashes, in a run that goes on.
+pub async fn strike(run: &mut Run, each: u64) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    for (point, way, passes) in POINTS {
+        for _ in 0..each {
+            let count = 1 + run.dice.below(passes);
+            let fault = format!("crash {point}");
+            if let Err(error) = once(run, point, way, count, &fault).await {
+                run.failures.push(format!("{point}: {error:#}"));
+            }
+            run.restart_ended(true)?;
+            run.leader().await.context("after a crash")?;
+        }
+    }
+    run.figure("crash_points_ms", begun.elapsed());
+    Ok(())
+}
+
+async fn once(run: &mut Run, point: &str, way: Way, count: u64, fault: &str) -> anyhow::Result<()> {
+    let armed = [("PLACET_CRASH_AT", format!("{point}:{count}"))];
+    let founders = run.cluster.founders();
+    if way == Way::Changes {
+        settle_guest(run).await?;
+    }
+    let node = run.pick(&founders);
+    run.cluster.terminate(node, Duration::from_secs(30)).await?;
+    if way == Way::Receives {
+        far_behind(run, node).await?;
+    }
+    run.cluster.spawn(node, &armed)?;
+    let bar = run.timeline.begin(fault, node);
+    let dead = match way {
+        Way::Works | Way::Receives => None,
+        Way::Leads => lead(run, node).await?,
+        Way::Sends => match lead(run, node).await? {
+            Some(dead) => Some(dead),
+            None => {
+                let others: Vec<u64> = founders.iter().copied().filter(|id| *id != node).collect();
+                let late = run.pick(&others);
+                run.cluster.kill(late)?;
+                far_behind(run, late).await?;
+                run.cluster.spawn(late, &[])?;
+                None
+            }
+        },
+        Way::Changes => {
+            run.cluster.serves(node, REACHED_WITHIN).await;
+            // The leader dies as often as a follower does.
+            if run.dice.one_in(2) {
+                lead(run, node).await?;
+            }
+            change_members(run, node).await?
+        }
+    };
+    let dead = match dead {
+        Some(dead) => Some(dead),
+        None => run.cluster.end_of(node, REACHED_WITHIN).await?,
+    };
+    run.timeline.end(bar);
+    let status = dead.with_context(|| format!("node {node} did not pass it {count} times"))?;
+    anyhow::ensure!(
+        status.signal() == Some(6),
+        "node {node} ended otherwise, {status}: {}",
+        run.cluster.log_tail(node, 6)
+    );
+    Ok(())
+}
+
+type Dead = Option<std::process::ExitStatus>;
+
+/// Makes a node the leader; it may die before it can say so.
+async fn lead(run: &mut Run, node: u64) -> anyhow::Result<Dead> {
+    let deadline = Instant::now() + REACHED_WITHIN;
+    let body = json!({"to": node});
+    while Instant::now() < deadline {
+        if let Some(dead) = run.cluster.ended(node)? {
+            return Ok(Some(dead));
+        }
+        for id in run.cluster.alive() {
+            let said = run.cluster.doors.call(id, "POST", "/v1/cluster/leader", OPERATE, Some(&body)).await;
+            if matches!(said, Said::Answer(200, _)) {
+                return Ok(None);
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    anyhow::bail!("node {node} could not be made the leader")
+}
+
+/// A stopped node misses more than the log keeps, or everything.
+async fn far_behind(run: &mut Run, node: u64) -> anyhow::Result<()> {
+    if run.dice.one_in(2) {
+        run.cluster.wipe(node)?;
+        return Ok(());
+    }
+    let before = evidence(&run.cluster).await;
+    let deadline = Instant::now() + REACHED_WITHIN;
+    while evidence(&run.cluster).await < before + 3 * (SNAPSHOTS.0 + SNAPSHOTS.1) && Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    Ok(())
+}
+
+/// The furthest position that any node tells.
+async fn evidence(cluster: &Cluster) -> u64 {
+    let mut furthest = 0;
+    for id in cluster.alive() {
+        furthest = cluster.view(id).await.map_or(0, |view| view.evidence).max(furthest);
+    }
+    furthest
+}
+
+/// The guest as the leader sees it: `voter`, `learner`, or nothing.
+async fn guest(cluster: &Cluster) -> Option<String> {
+    for id in cluster.alive() {
+        if let Some(view) = cluster.view(id).await
+            && view.leader == Some(id)
+        {
+            return Some(view.roles.get(&GUEST).cloned().unwrap_or_default());
+        }
+    }
+    None
+}
+
+/// One change, asked at every node in turn until it is done or somebody dies of it.
+async fn change_members(run: &mut Run, watched: u64) -> anyhow::Result<Dead> {
+    let deadline = Instant::now() + REACHED_WITHIN;
+    let promote = guest(&run.cluster).await.as_deref() == Some("learner");
+    while Instant::now() < deadline {
+        for id in run.cluster.alive() {
+            let said = ask_change(&run.cluster, id, promote).await;
+            if let Some(dead) = run.cluster.ended(watched)? {
+                return Ok(Some(dead));
+            }
+            if matches!(said, Said::Answer(200, _)) {
+                return Ok(None);
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    anyhow::bail!("the members could not be changed")
+}
+
+async fn ask_change(cluster: &Cluster, at: u64, promote: bool) -> Said {
+    if promote {
+        let path = format!("/v1/cluster/members/{GUEST}/promote");
+        cluster.doors.call(at, "POST", &path, OPERATE, None).await
+    } else {
+        cluster.doors.call(at, "DELETE", &format!("/v1/cluster/members/{GUEST}"), OPERATE, None).await
+    }
+}
+
+/// Brings the guest into one of the two states that a change begins with: a learner that has caught up, or a voter.
+async fn settle_guest(run: &mut Run) -> anyhow::Result<()> {
+    if !run.cluster.ids().contains(&GUEST) {
+        run.cluster.add(GUEST, false)?;
+    }
+    let deadline = Instant::now() + REACHED_WITHIN;
+    let body = json!({"id": GUEST, "addresses": run.cluster.addresses(GUEST)});
+    let mut last = None;
+    while Instant::now() < deadline {
+        match guest(&run.cluster).await.as_deref() {
+            Some("voter") => return Ok(()),
+            Some("learner") if caught_up(&run.cluster).await => return Ok(()),
+            Some("") => {
+                for id in run.cluster.alive() {
+                    last = Some(run.cluster.doors.call(id, "POST", "/v1/cluster/members", OPERATE, Some(&body)).await);
+                }
+            }
+            _ => {}
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    anyhow::bail!("the guest could not be settled: {last:?}")
+}
+
+async fn caught_up(cluster: &Cluster) -> bool {
+    let furthest = evidence(cluster).await;
+    cluster.view(GUEST).await.is_some_and(|view| view.evidence + 500 > furthest)
+}
