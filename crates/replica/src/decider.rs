@@ -14,15 +14,15 @@
 mod due;
 mod leadership;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use openraft::Instant as _;
-use openraft::ServerState;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::{ClientWriteError, ForwardReason};
 use openraft::raft::ClientWriteResult;
+use openraft::{ChangeMembers, Instant as _, ServerState};
 use placet_core::op::{Answer, Call, Reject};
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::Instrument;
@@ -118,10 +118,27 @@ impl Decider {
                     continue;
                 }
             };
+            self.end_joint_membership();
             let fault = self.lead(lead).instrument(tracing::info_span!("lead", term)).await;
             tracing::info!(term, reason = %fault.0, "this node does not decide any more");
             tokio::time::sleep(PAUSE).await;
         }
+    }
+
+    /// A change of members is two entries, and a leader that died between them left the first: the next one writes the
+    /// second, because nobody else does, and until then there is no other change and no transfer of the leadership.
+    fn end_joint_membership(&self) {
+        let members = self.raft.metrics().borrow_watched().membership_config.clone();
+        if members.membership().get_joint_config().len() < 2 {
+            return;
+        }
+        let raft = self.raft.clone();
+        tokio::spawn(async move {
+            match raft.change_membership(ChangeMembers::AddVoterIds(BTreeSet::new()), false).await {
+                Ok(_) => tracing::info!("a change of members that another leader had begun is done"),
+                Err(error) => tracing::warn!(%error, "a change of members that another leader had begun is not done"),
+            }
+        });
     }
 
     /// The term in which this node leads now, if it may judge in it.

@@ -76,8 +76,18 @@ pub async fn strike(run: &mut Run, each: u64) -> anyhow::Result<()> {
             let fault = format!("crash {point}");
             if let Err(error) = once(run, point, way, count, &fault).await {
                 run.failures.push(format!("{point}: {error:#}"));
+                // Whoever is still armed must not die later, in the middle of something else.
+                run.cluster.founders().into_iter().try_for_each(|id| run.cluster.kill(id))?;
             }
             run.restart_ended(true)?;
+            if way == Way::Changes {
+                // Only a cluster whose change of members is complete hands the leadership over.
+                let founders = run.cluster.founders();
+                let next = run.pick(&founders);
+                if let Err(error) = run.cluster.transfer(next, REACHED_WITHIN).await {
+                    run.failures.push(format!("after {point} the change of members stays half done: {error:#}"));
+                }
+            }
             run.leader().await.context("after a crash")?;
         }
     }
@@ -113,7 +123,8 @@ async fn once(run: &mut Run, point: &str, way: Way, count: u64, fault: &str) -> 
             }
         },
         Way::Changes => {
-            run.cluster.serves(node, REACHED_WITHIN).await;
+            // One that lags would be sent the new members in a snapshot, and not as an entry.
+            caught_up(&run.cluster, node, 5, REACHED_WITHIN).await?;
             // The leader dies as often as a follower does.
             if run.dice.one_in(2) {
                 lead(run, node).await?;
@@ -230,7 +241,7 @@ async fn settle_guest(run: &mut Run) -> anyhow::Result<()> {
     while Instant::now() < deadline {
         match guest(&run.cluster).await.as_deref() {
             Some("voter") => return Ok(()),
-            Some("learner") if caught_up(&run.cluster).await => return Ok(()),
+            Some("learner") => return caught_up(&run.cluster, GUEST, 200, REACHED_WITHIN).await,
             Some("") => {
                 for id in run.cluster.alive() {
                     last = Some(run.cluster.doors.call(id, "POST", "/v1/cluster/members", OPERATE, Some(&body)).await);
@@ -243,7 +254,15 @@ async fn settle_guest(run: &mut Run) -> anyhow::Result<()> {
     anyhow::bail!("the guest could not be settled: {last:?}")
 }
 
-async fn caught_up(cluster: &Cluster) -> bool {
-    let furthest = evidence(cluster).await;
-    cluster.view(GUEST).await.is_some_and(|view| view.evidence + 500 > furthest)
+/// Waits until a node lacks no more than `lag` entries.
+async fn caught_up(cluster: &Cluster, node: u64, lag: u64, within: Duration) -> anyhow::Result<()> {
+    let deadline = Instant::now() + within;
+    while Instant::now() < deadline {
+        let furthest = evidence(cluster).await;
+        if cluster.view(node).await.is_some_and(|view| view.leader.is_some() && view.evidence + lag >= furthest) {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    anyhow::bail!("node {node} does not catch up")
 }

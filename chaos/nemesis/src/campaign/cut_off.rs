@@ -3,7 +3,7 @@
 //! Absent on purpose: the operator of the usual load. The switch is set here, at the moment that matters.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -42,10 +42,18 @@ pub async fn strike(run: &mut Run) -> anyhow::Result<()> {
     let old = run.leader().await?;
     let others: Vec<u64> = run.cluster.ids().into_iter().filter(|id| *id != old).collect();
     let (stop, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(parking_lot::Mutex::new(Vec::new())));
+    let tried = Arc::new(AtomicU64::new(0));
     let mut askers = JoinSet::new();
     for _ in 0..ASKERS {
-        let doors = Doors::new(run.cluster.folder(), Duration::from_secs(8))?;
-        askers.spawn(ask_on(doors, Arc::clone(&run.journal), old, Arc::clone(&stop), Arc::clone(&asked)));
+        let doors = Doors::new(run.cluster.folder(), Duration::from_millis(1200))?;
+        askers.spawn(ask_on(
+            doors,
+            Arc::clone(&run.journal),
+            old,
+            Arc::clone(&stop),
+            Arc::clone(&asked),
+            Arc::clone(&tried),
+        ));
     }
     tokio::time::sleep(Duration::from_millis(200)).await;
     // Half of the time it goes on hearing the others, and only its own voice is lost.
@@ -57,6 +65,7 @@ pub async fn strike(run: &mut Run) -> anyhow::Result<()> {
         others.iter().try_for_each(|other| run.network.cut_one_way(old, *other))?;
     }
     let cut = run.journal.now();
+    let tried_before = tried.load(Ordering::Relaxed);
     let begun = Instant::now();
     new_leader(run, &others).await?;
     note_worst(run, "worst_new_leader_ms", begun.elapsed());
@@ -65,6 +74,8 @@ pub async fn strike(run: &mut Run) -> anyhow::Result<()> {
     let behind = run.journal.now();
     tokio::time::sleep(WATCHED).await;
     let healed = run.journal.now();
+    let tried_meanwhile = tried.load(Ordering::Relaxed).saturating_sub(tried_before);
+    *run.figures.entry("asked_while_cut".to_owned()).or_default() += tried_meanwhile;
     run.network.heal(&run.cluster.ids())?;
     run.timeline.end(bar);
     tokio::time::sleep(WATCHED).await;
@@ -99,12 +110,14 @@ async fn ask_on(
     node: u64,
     stop: Arc<AtomicBool>,
     asked: Arc<parking_lot::Mutex<Vec<(Micros, Answered)>>>,
+    tried: Arc<AtomicU64>,
 ) {
     let token = secrets::token(secrets::CLIENTS_MAX - 1);
     while !stop.load(Ordering::Relaxed) {
         let body = requests::decide("pay.large", &json!({"amount_eur": "1"}), None);
         let sent = journal.now();
         journal.decide_sent(&body);
+        tried.fetch_add(1, Ordering::Relaxed);
         if let Some(answered) = load::ask(&doors, &journal, &token, node, &body).await {
             asked.lock().push((sent, answered));
         }
