@@ -54,8 +54,9 @@ const GUEST: u64 = 4;
 /// How long a point may take to be reached.
 const REACHED_WITHIN: Duration = Duration::from_secs(25);
 
-/// Snapshots so frequent that a node that was away needs one.
-pub const SNAPSHOTS: (u64, u64) = (60, 10);
+/// Snapshots so frequent that a node that was away for seconds needs one, and a log that is kept long enough that it
+/// needs no second one when it has installed the first.
+pub const SNAPSHOTS: (u64, u64) = (60, 100);
 
 /// Dies `each` times at every point.
 pub async fn run(place: &Place, each: u64) -> anyhow::Result<Summary> {
@@ -175,7 +176,7 @@ async fn far_behind(run: &mut Run, node: u64) -> anyhow::Result<()> {
     }
     let before = evidence(&run.cluster).await;
     let deadline = Instant::now() + REACHED_WITHIN;
-    while evidence(&run.cluster).await < before + 3 * (SNAPSHOTS.0 + SNAPSHOTS.1) && Instant::now() < deadline {
+    while evidence(&run.cluster).await < before + 2 * SNAPSHOTS.0 + SNAPSHOTS.1 && Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     Ok(())

@@ -1,0 +1,55 @@
+# shellcheck shell=bash
+# `./dev chaos`: long runs of real faults against real clusters; and the short one, which `./dev test` runs too.
+# Sourced by ./dev, which provides say, die, prepare and $root.
+
+# What the faults are made with. A machine without one of them skips the faults that need it, and the run says so.
+chaos_tools() {
+  local missing=()
+  command -v ip >/dev/null || missing+=(iproute2)
+  command -v nft >/dev/null || missing+=(nftables)
+  command -v cc >/dev/null || missing+=(gcc libc6-dev)
+  command -v faketime >/dev/null || missing+=(faketime)
+  [ ${#missing[@]} -eq 0 ] && return
+  command -v apt-get >/dev/null || { say "without ${missing[*]} some faults are left out"; return; }
+  say "installing ${missing[*]}"
+  apt-get update -qq
+  env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${missing[@]}" >/dev/null ||
+    say "without ${missing[*]} some faults are left out"
+}
+
+# The node that dies on command is a debug build of its own, beside the usual one.
+build_crashing() {
+  say "building a node with crash points, and the harness"
+  mkdir -p "$root/target/chaos"
+  cargo build --quiet -p placet-server --features crash-points
+  cp "$root/target/debug/placet" "$root/target/chaos/placet-crash-points.new"
+  mv "$root/target/chaos/placet-crash-points.new" "$root/target/chaos/placet-crash-points"
+  # The usual one in its place again: other tests run it.
+  cargo build --quiet -p placet-server -p placet-nemesis
+}
+
+# One of each fault and each crash point once, in a few minutes.
+chaos_short() {
+  if [ "$(id -u)" -ne 0 ]; then
+    say "skipped: real faults need root, for network namespaces"
+    return 0
+  fi
+  chaos_tools
+  build_crashing
+  say "real faults: one of each, and each crash point"
+  "$root/target/debug/placet-nemesis" short
+}
+
+chaos() {
+  [ "$(id -u)" -eq 0 ] || die "real faults need root, for network namespaces"
+  prepare
+  chaos_tools
+  build_crashing
+  say "building placet as it ships (about eight minutes on two cores the first time)"
+  cargo build --release --quiet -p placet-server
+  case ${1:-} in
+    --minutes) "$root/target/debug/placet-nemesis" mixed --minutes "${2:?--minutes needs a number}" ;;
+    '') "$root/target/debug/placet-nemesis" mixed --minutes 10 ;;
+    *) "$root/target/debug/placet-nemesis" "$@" ;;
+  esac
+}
