@@ -288,6 +288,25 @@ impl Cluster {
         false
     }
 
+    /// Waits until these nodes have everything that they need to vote: none of them is catching up after a lost disk.
+    /// Data may be deleted only then, since a majority that lost its data is no majority.
+    pub async fn whole(&self, ids: &[u64], within: Duration) -> bool {
+        let deadline = Instant::now() + within;
+        for id in ids {
+            loop {
+                let health = self.doors.get(*id, "/v1/health", OPERATE).await;
+                if health.is_some_and(|health| !text(&health, "detail").contains("lost its data")) {
+                    break;
+                }
+                if Instant::now() > deadline {
+                    return false;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+        true
+    }
+
     /// Deletes a stopped node's data.
     pub fn wipe(&self, id: u64) -> anyhow::Result<()> {
         let data = self.data(id);

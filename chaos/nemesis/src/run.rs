@@ -172,6 +172,14 @@ impl Run {
         Ok(healed.elapsed())
     }
 
+    /// Finishes a run whose campaign may have broken off: that is a failure of the run, and what was seen is checked.
+    pub async fn finish_after(mut self, struck: anyhow::Result<()>) -> anyhow::Result<Summary> {
+        if let Err(error) = struck {
+            self.failures.push(format!("the campaign broke off: {error:#}"));
+        }
+        self.finish().await
+    }
+
     /// Heals, ends the load, reads everything and checks it; writes summary and picture.
     pub async fn finish(mut self) -> anyhow::Result<Summary> {
         let seconds = self.elapsed().as_secs();
@@ -233,7 +241,7 @@ impl Run {
         self.brief_permits_end().await?;
         self.agree().await?;
         let export = self.plan.out.join("evidence.jsonl");
-        for id in self.cluster.ids() {
+        for id in self.members().await {
             // An export is the leader's, so each node leads once.
             self.cluster.transfer(id, Duration::from_secs(20)).await?;
             self.export(id, &export).await.with_context(|| format!("node {id} gives no export"))?;
@@ -292,19 +300,32 @@ impl Run {
         Ok(())
     }
 
+    /// Who belongs to the cluster, as the leader says: a node that was removed hears nothing any more.
+    async fn members(&self) -> Vec<u64> {
+        for id in self.cluster.ids() {
+            if let Some(view) = self.cluster.view(id).await
+                && view.leader == Some(id)
+            {
+                return view.roles.into_keys().collect();
+            }
+        }
+        Vec::new()
+    }
+
     /// Waits until every node has the same evidence; what they say then.
     async fn agree(&self) -> anyhow::Result<Vec<View>> {
         let deadline = Instant::now() + HEALED_WITHIN;
         loop {
             let mut views = Vec::new();
-            for id in self.cluster.ids() {
-                views.extend(self.cluster.view(id).await);
+            let members = self.members().await;
+            for id in &members {
+                views.extend(self.cluster.view(*id).await);
             }
             let same = views.windows(2).all(|pair| match pair {
                 [one, other] => one.evidence == other.evidence && one.head == other.head,
                 _ => true,
             });
-            if same && views.len() == self.cluster.ids().len() {
+            if same && !members.is_empty() && views.len() == members.len() {
                 return Ok(views);
             }
             if Instant::now() > deadline {

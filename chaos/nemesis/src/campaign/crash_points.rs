@@ -64,8 +64,8 @@ pub async fn run(place: &Place, each: u64) -> anyhow::Result<Summary> {
     plan.shape.binary = place.crashing.clone();
     plan.shape.snapshots = Some(SNAPSHOTS);
     let mut run = Run::start(plan).await?;
-    strike(&mut run, each).await?;
-    run.finish().await
+    let struck = strike(&mut run, each).await;
+    run.finish_after(struck).await
 }
 
 /// The crashes, in a run that goes on.
@@ -170,7 +170,8 @@ async fn lead(run: &mut Run, node: u64) -> anyhow::Result<Dead> {
 
 /// A stopped node misses more than the log keeps, or everything.
 async fn far_behind(run: &mut Run, node: u64) -> anyhow::Result<()> {
-    if run.dice.one_in(2) {
+    let others: Vec<u64> = run.cluster.founders().into_iter().filter(|id| *id != node).collect();
+    if run.dice.one_in(2) && run.cluster.whole(&others, REACHED_WITHIN).await {
         run.cluster.wipe(node)?;
         return Ok(());
     }

@@ -31,10 +31,11 @@ pub async fn run(place: &Place, count: u64) -> anyhow::Result<Summary> {
     let mut plan = place.plan("cut-off");
     plan.pace.switch_every = None;
     let mut run = Run::start(plan).await?;
+    let mut struck = Ok(());
     for _ in 0..count {
-        strike(&mut run).await?;
+        struck = struck.and(strike(&mut run).await);
     }
-    run.finish().await
+    run.finish_after(struck).await
 }
 
 /// One cut.

@@ -57,6 +57,9 @@ pub const SMALL_DISK_MEGABYTES: u64 = 400;
 /// How long a node may take to start, or to find that it must not.
 const STARTS_WITHIN: Duration = Duration::from_secs(20);
 
+/// How long a node may take to be a full member again after its data was deleted.
+const RECOVERS_WITHIN: Duration = Duration::from_secs(40);
+
 /// Brings one fault about, waits, and undoes it.
 pub async fn strike(run: &mut Run, kind: Kind) -> anyhow::Result<()> {
     let ids = run.cluster.founders();
@@ -115,12 +118,14 @@ pub async fn strike(run: &mut Run, kind: Kind) -> anyhow::Result<()> {
         Kind::Corruption => spoil(run, node, "corruption", corrupt).await?,
         Kind::Deletion => spoil(run, node, "deletion", delete).await?,
         Kind::Wiped => {
+            anyhow::ensure!(run.cluster.whole(&ids, RECOVERS_WITHIN).await, "somebody is still catching up");
             let bar = run.timeline.begin("disk lost", node);
             run.cluster.kill(node)?;
             run.cluster.wipe(node)?;
             run.cluster.spawn(node, &[])?;
-            run.cluster.serves(node, STARTS_WITHIN).await;
+            let whole = run.cluster.whole(&ids, RECOVERS_WITHIN).await;
             run.timeline.end(bar);
+            anyhow::ensure!(whole, "node {node} does not catch up after its disk was lost");
         }
         // What this machine cannot do is in the summary.
         _ => {}
@@ -187,6 +192,8 @@ async fn spoil(
     what: &str,
     how: fn(&mut Run, u64) -> anyhow::Result<PathBuf>,
 ) -> anyhow::Result<()> {
+    let ids = run.cluster.founders();
+    anyhow::ensure!(run.cluster.whole(&ids, RECOVERS_WITHIN).await, "somebody is still catching up");
     let bar = run.timeline.begin(what, node);
     run.cluster.kill(node)?;
     let file = how(run, node)?;
@@ -202,7 +209,7 @@ async fn spoil(
         run.cluster.wipe(node)?;
         run.cluster.spawn(node, &[])?;
     }
-    let serves = run.cluster.serves(node, STARTS_WITHIN).await;
+    let serves = run.cluster.serves(node, STARTS_WITHIN).await && run.cluster.whole(&ids, RECOVERS_WITHIN).await;
     run.timeline.end(bar);
     if !serves {
         let (file, tail) = (file.display(), run.cluster.log_tail(node, 8));

@@ -15,8 +15,8 @@ const EVERY: Duration = Duration::from_millis(1500);
 /// Kills `count` nodes.
 pub async fn run(place: &Place, count: u64) -> anyhow::Result<Summary> {
     let mut run = Run::start(place.plan("kills")).await?;
-    strike(&mut run, count).await?;
-    run.finish().await
+    let struck = strike(&mut run, count).await;
+    run.finish_after(struck).await
 }
 
 /// The kills, in a run that goes on.

@@ -13,34 +13,43 @@ pub async fn short(place: &Place) -> anyhow::Result<Summary> {
     let mut plan = with_everything(place.plan("short"));
     plan.shape.binary = place.crashing.clone();
     let mut run = Run::start(plan).await?;
-    kills::strike(&mut run, 4).await?;
+    let struck = one_of_each(&mut run).await;
+    run.finish_after(struck).await
+}
+
+async fn one_of_each(run: &mut Run) -> anyhow::Result<()> {
+    kills::strike(run, 4).await?;
     if run.means.packet_filter {
-        cut_off::strike(&mut run).await?;
+        cut_off::strike(run).await?;
     }
     for kind in faults::ALL {
-        fault(&mut run, kind).await?;
+        fault(run, kind).await?;
     }
-    rolling::strike(&mut run).await?;
-    crash_points::strike(&mut run, 1).await?;
-    run.finish().await
+    rolling::strike(run).await?;
+    crash_points::strike(run, 1).await
 }
 
 /// Random faults for `minutes`.
 pub async fn long(place: &Place, minutes: u64) -> anyhow::Result<Summary> {
     let mut run = Run::start(with_everything(place.plan("mixed"))).await?;
-    while run.elapsed() < Duration::from_secs(60 * minutes) {
+    let struck = at_random(&mut run, Duration::from_secs(60 * minutes)).await;
+    run.finish_after(struck).await
+}
+
+async fn at_random(run: &mut Run, time: Duration) -> anyhow::Result<()> {
+    while run.elapsed() < time {
         match run.dice.below(12) {
-            0 if run.means.packet_filter => cut_off::strike(&mut run).await?,
-            1 => rolling::strike(&mut run).await?,
-            2..=4 => kills::strike(&mut run, 5).await?,
+            0 if run.means.packet_filter => cut_off::strike(run).await?,
+            1 => rolling::strike(run).await?,
+            2..=4 => kills::strike(run, 5).await?,
             _ => {
                 if let Some(kind) = run.dice.pick(&faults::ALL).copied() {
-                    fault(&mut run, kind).await?;
+                    fault(run, kind).await?;
                 }
             }
         }
     }
-    run.finish().await
+    Ok(())
 }
 
 async fn fault(run: &mut Run, kind: faults::Kind) -> anyhow::Result<()> {
