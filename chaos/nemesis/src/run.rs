@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -60,6 +61,8 @@ pub struct Run {
     pub load: Option<Load>,
     plan: Plan,
     watcher: JoinHandle<()>,
+    stalls: JoinHandle<()>,
+    stalled_ms: Arc<AtomicU64>,
     begun: Instant,
     /// Numbers of the campaign.
     pub figures: BTreeMap<String, u64>,
@@ -97,6 +100,8 @@ impl Run {
         let cluster = Cluster::start(sandbox.clone(), &folder, plan.shape.clone(), preload).await?;
         let doors = Doors::new(&folder, Duration::from_secs(1))?;
         let watcher = timeline.watch(doors, (1..=crate::sandbox::NODES_MAX).collect());
+        let stalled_ms = Arc::new(AtomicU64::new(0));
+        let stalls = tokio::spawn(notice_stalls(Arc::clone(&stalled_ms)));
         let mut dice = Dice::new(plan.seed);
         publish(&cluster).await?;
         let load = Load::start(&folder, &journal, &cluster.ids(), plan.pace, &mut dice)?;
@@ -112,6 +117,8 @@ impl Run {
             load: Some(load),
             plan,
             watcher,
+            stalls,
+            stalled_ms,
             begun: Instant::now(),
             figures: BTreeMap::new(),
             failures: Vec::new(),
@@ -197,6 +204,8 @@ impl Run {
             self.failures.push(format!("the evidence could not be read: {error:#}"));
         }
         self.watcher.abort();
+        self.stalls.abort();
+        self.figures.insert("stalled_at_most_ms".to_owned(), self.stalled_ms.load(Ordering::Relaxed));
         seen.known = self.journal.known();
         self.failures.extend(seen.known.oddities.iter().take(properties::SHOWN).cloned());
         let findings = if seen.entries.is_empty() { Vec::new() } else { properties::check(&seen) };
@@ -333,6 +342,17 @@ impl Run {
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
+    }
+}
+
+/// How late this process is woken, at most: a machine that is busy with something else.
+async fn notice_stalls(worst_ms: Arc<AtomicU64>) {
+    const TICK: Duration = Duration::from_millis(20);
+    loop {
+        let begun = Instant::now();
+        tokio::time::sleep(TICK).await;
+        let late = begun.elapsed().saturating_sub(TICK).as_millis();
+        worst_ms.fetch_max(u64::try_from(late).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 }
 
