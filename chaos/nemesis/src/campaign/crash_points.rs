@@ -3,6 +3,7 @@
 //! before the report): clients of every run die there all the time, and the summary counts them.
 
 use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -53,6 +54,9 @@ const GUEST: u64 = 4;
 
 /// How long a point may take to be reached.
 const REACHED_WITHIN: Duration = Duration::from_secs(25);
+
+/// SIGABRT.
+const ABORTED: i32 = 6;
 
 /// Snapshots so frequent that a node that was away for seconds needs one, and a log that is kept long enough that it
 /// needs no second one when it has installed the first.
@@ -124,13 +128,17 @@ async fn once(run: &mut Run, point: &str, way: Way, count: u64, fault: &str) -> 
             }
         },
         Way::Changes => {
-            // One that lags would be sent the new members in a snapshot, and not as an entry.
-            caught_up(&run.cluster, node, 5, REACHED_WITHIN).await?;
             // The leader dies as often as a follower does.
-            if run.dice.one_in(2) {
-                lead(run, node).await?;
+            let leads = run.dice.one_in(2);
+            match caught_up(&mut run.cluster, node, 5, REACHED_WITHIN).await? {
+                None if leads => match lead(run, node).await? {
+                    None => change_members(run, node).await?,
+                    dead => dead,
+                },
+                None => change_members(run, node).await?,
+                // Of a change that it had missed.
+                dead => dead,
             }
-            change_members(run, node).await?
         }
     };
     let dead = match dead {
@@ -140,14 +148,14 @@ async fn once(run: &mut Run, point: &str, way: Way, count: u64, fault: &str) -> 
     run.timeline.end(bar);
     let status = dead.with_context(|| format!("node {node} did not pass it {count} times"))?;
     anyhow::ensure!(
-        status.signal() == Some(6),
+        status.signal() == Some(ABORTED),
         "node {node} ended otherwise, {status}: {}",
         run.cluster.log_tail(node, 6)
     );
     Ok(())
 }
 
-type Dead = Option<std::process::ExitStatus>;
+type Dead = Option<ExitStatus>;
 
 /// Makes a node the leader; it may die before it can say so.
 async fn lead(run: &mut Run, node: u64) -> anyhow::Result<Dead> {
@@ -243,7 +251,7 @@ async fn settle_guest(run: &mut Run) -> anyhow::Result<()> {
     while Instant::now() < deadline {
         match guest(&run.cluster).await.as_deref() {
             Some("voter") => return Ok(()),
-            Some("learner") => return caught_up(&run.cluster, GUEST, 200, REACHED_WITHIN).await,
+            Some("learner") => return caught_up(&mut run.cluster, GUEST, 200, REACHED_WITHIN).await.map(drop),
             Some("") => {
                 for id in run.cluster.alive() {
                     last = Some(run.cluster.doors.call(id, "POST", "/v1/cluster/members", OPERATE, Some(&body)).await);
@@ -256,13 +264,18 @@ async fn settle_guest(run: &mut Run) -> anyhow::Result<()> {
     anyhow::bail!("the guest could not be settled: {last:?}")
 }
 
-/// Waits until a node lacks no more than `lag` entries.
-async fn caught_up(cluster: &Cluster, node: u64, lag: u64, within: Duration) -> anyhow::Result<()> {
+/// Waits until a node lacks no more than `lag` entries: one that lags would be sent new members in a snapshot, and not as
+/// an entry.
+async fn caught_up(cluster: &mut Cluster, node: u64, lag: u64, within: Duration) -> anyhow::Result<Dead> {
     let deadline = Instant::now() + within;
     while Instant::now() < deadline {
         let furthest = evidence(cluster).await;
-        if cluster.view(node).await.is_some_and(|view| view.leader.is_some() && view.evidence + lag >= furthest) {
-            return Ok(());
+        let view = cluster.view(node).await;
+        if let Some(dead) = cluster.ended(node)? {
+            return Ok(Some(dead));
+        }
+        if view.is_some_and(|view| view.leader.is_some() && view.evidence + lag >= furthest) {
+            return Ok(None);
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
