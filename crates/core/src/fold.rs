@@ -10,6 +10,7 @@ use crate::exact::Amount;
 use crate::ids::{EvidenceIndex, Hash, PermitId};
 use crate::json;
 use crate::merkle::{self, MerkleError};
+use crate::planted::{self, Bug};
 use crate::policy::{PolicySet, Window};
 use crate::reply::Verdict;
 use crate::request::Outcome;
@@ -120,6 +121,9 @@ fn decision<R: Read>(
         && let Some(mut approval) = state.approval(id)?
     {
         leave_pending(state, meta, &approval)?;
+        if planted::on(Bug::ApprovalNotConsumed) {
+            return Ok(());
+        }
         approval.state = ApprovalState::Consumed;
         approval.consumed_by = Some(entry.index);
         approval.resumed_request = decided.resumed_by.as_ref().map(|_| decided.request_id.clone());
@@ -245,7 +249,9 @@ fn release<R: Read>(state: &mut Overlay<R>, permit_id: Option<&PermitId>, releas
     let Some((permit_id, mut permit)) = open_permit(state, permit_id)? else { return Ok(()) };
     for draw in released {
         if let Some(position) = permit.draws.iter().position(|held| held == draw) {
-            permit.draws.remove(position);
+            if !planted::on(Bug::BudgetReleasedTwice) {
+                permit.draws.remove(position);
+            }
             change(state, draw, |spent| spent.reserved = spent.reserved.minus_clamped(draw.amount))?;
         }
     }

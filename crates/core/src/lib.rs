@@ -23,6 +23,7 @@ pub mod limits;
 pub mod merkle;
 pub mod notice;
 pub mod op;
+pub mod planted;
 pub mod policy;
 pub mod query;
 pub mod redact;

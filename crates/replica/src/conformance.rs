@@ -47,3 +47,11 @@ where
 pub async fn run<G: Send + Sync>(fresh: impl Fn() -> Fresh<G> + Send + Sync) -> Result<(), String> {
     Suite::test_all(Builder { fresh, guard: PhantomData }).await.map_err(|error| error.to_string())
 }
+
+/// The batch in a log record, for a simulation that looks at its disks; `None` for any other record.
+pub fn batch_in(record: &bytes::Bytes) -> Option<bytes::Bytes> {
+    match crate::network::convert::decode_entry(record.clone()).ok()?.payload {
+        openraft::EntryPayload::Normal(crate::types::Blob(bytes)) => Some(bytes),
+        _ => None,
+    }
+}

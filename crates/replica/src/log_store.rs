@@ -18,6 +18,7 @@ use std::time::Instant;
 use openraft::alias::VoteOf;
 use openraft::storage::{IOFlushed, LogState, RaftLogReader, RaftLogStorage};
 use openraft::{EntryPayload, OptionalSend, RaftTypeConfig};
+use placet_core::planted::{self, Bug};
 use placet_wire::peer;
 use prost::Message;
 
@@ -132,7 +133,8 @@ impl RaftLogStorage<Types> for LogStore {
     }
 
     async fn save_vote(&mut self, vote: &VoteOf<Types>) -> io::Result<()> {
-        self.log.put(LogKey::Vote, &convert::vote(vote).encode_to_vec(), true)
+        let durable = !planted::on(Bug::VoteNotDurable);
+        self.log.put(LogKey::Vote, &convert::vote(vote).encode_to_vec(), durable)
     }
 
     async fn save_committed(&mut self, committed: Option<LogId>) -> io::Result<()> {
@@ -267,7 +269,7 @@ async fn sync_in_simulated_time(
 
 fn sync_once(log: &dyn Log, callbacks: Vec<IOFlushed<Types>>) {
     let begun = Instant::now();
-    let result = log.sync();
+    let result = if planted::on(Bug::FsyncSkipped) { Ok(()) } else { log.sync() };
     metrics::histogram!("placet_log_sync_seconds").record(begun.elapsed());
     metrics::histogram!("placet_log_sync_appends").record(callbacks.len() as f64);
     if let Err(error) = &result {

@@ -10,11 +10,12 @@ use crate::event::{ApprovalTerms, Body, Decided};
 use crate::ids::{ApprovalId, Entropy, PermitId, Principal};
 use crate::limits::APPROVAL_TTL_MS_DEFAULT;
 use crate::op::{Answer, Reject};
+use crate::planted::{self, Bug};
 use crate::policy::PolicySet;
 use crate::reply::{Obligation, Tier, Verdict};
 use crate::request::DecideRequest;
 use crate::stamp::Stamp;
-use crate::state::{Meta, Read, ReadError};
+use crate::state::{Meta, Read, ReadError, RequestRecord};
 
 pub(super) fn decide(
     state: &impl Read,
@@ -41,7 +42,11 @@ pub(super) fn decide_request(
     keys: &Keys,
     resumed_by: Option<Principal>,
 ) -> Result<Outcome, Reject> {
-    if let Some(record) = state.request(&request.request_id)? {
+    let known = state.request(&request.request_id)?;
+    let forgotten = |record: &RequestRecord| {
+        planted::on(Bug::DedupWithoutInFlight) && record.index.0.saturating_add(3) >= meta.next_index.0
+    };
+    if let Some(record) = known.filter(|record| !forgotten(record)) {
         return replay::replay(state, meta, recorder, &request, &record, keys);
     }
     let policy = active_policy(state, meta)?;

@@ -4,6 +4,7 @@ use super::Recorder;
 use super::decide::active_policy;
 use crate::event::{ApprovalState, ApprovalTransition, Body, BudgetKind, Draw, Event, ReservationEnded};
 use crate::ids::{ApprovalId, PermitId, Principal};
+use crate::planted::{self, Bug};
 use crate::policy::PolicySet;
 use crate::reply::Protocol;
 use crate::stamp::Stamp;
@@ -27,7 +28,7 @@ pub fn expire(state: &impl Read, due: &Due, at: Stamp) -> Result<Option<Event>, 
     let found = match due {
         Due::Permit(id) => state
             .permit(id)?
-            .filter(|permit| permit.status == PermitStatus::Held && permit.deadline <= at)
+            .filter(|permit| is_held(permit) && permit.deadline <= at)
             .map(|permit| (expiry(id, &permit, policy.as_deref()), Some(id.clone()))),
         Due::Approval(id) => state
             .approval(id)?
@@ -52,12 +53,18 @@ pub fn due_changes(event: &Event) -> (Option<(Stamp, Due)>, Option<Due>) {
             let opened = decided.approval_deadline.zip(decided.approval_id.clone().map(Due::Approval));
             (opened, decided.resumes.and(decided.approval_ref.clone()).map(Due::Approval))
         }
+        Body::ExecResult(_) if planted::on(Bug::DoubleExpiry) => (None, None),
         Body::ExecResult(_) | Body::ReservationExpired(_) => (None, permit),
         Body::ApprovalTransition(change) if !is_open(change.to) => {
             (None, Some(Due::Approval(change.approval_id.clone())))
         }
         _ => (None, None),
     }
+}
+
+fn is_held(permit: &PermitRecord) -> bool {
+    let ended_twice = planted::on(Bug::DoubleExpiry) && permit.status != PermitStatus::Expired;
+    permit.status == PermitStatus::Held || ended_twice
 }
 
 /// Whether an approval can still be granted, denied, used or expire.

@@ -2,6 +2,7 @@
 
 use crate::event::SwitchScope;
 use crate::ids::{ActionType, Principal};
+use crate::planted::{self, Bug};
 use crate::state::Meta;
 
 /// Which engaged switch stops this act, by its name in traces; the global one first.
@@ -11,6 +12,11 @@ pub(crate) fn stops(
     principal: &Principal,
     effects: &[String],
 ) -> Option<String> {
+    if planted::on(Bug::KillSwitchStale)
+        && meta.kill_switch.since.is_some_and(|since| meta.last_stamp.0 - since.0 < 400)
+    {
+        return None;
+    }
     if meta.kill_switch.engaged {
         return Some("kill_switch".to_owned());
     }

@@ -18,6 +18,7 @@ use placet_core::event::Event;
 use placet_core::fold::fold;
 use placet_core::ids::{Entropy, EvidenceIndex};
 use placet_core::op::{Answer, Reject};
+use placet_core::planted::{self, Bug};
 use placet_core::stamp::Stamp;
 use placet_core::state::{Overlay, Read};
 use placet_wire::log;
@@ -192,6 +193,9 @@ impl Leadership {
     /// Now, never before the last entry.
     fn stamp(&self) -> Result<Stamp, Fault> {
         let last = self.state.meta().map_err(Fault::new)?.last_stamp;
+        if planted::on(Bug::ClockNotClamped) {
+            return Ok(Stamp(self.options.clock.now_ms()));
+        }
         Ok(if self.held { last } else { Stamp(self.options.clock.now_ms()).max(last) })
     }
 
@@ -283,7 +287,11 @@ impl Leadership {
         metrics::counter!("placet_batches_total").increment(1);
         metrics::histogram!("placet_batch_events").record(events as f64);
         metrics::histogram!("placet_batch_bytes").record(size as f64);
-        let written = raft.write(Blob(bytes)).with_leader(self.term).responder(responder).await;
+        let (early, waiters) = if planted::on(Bug::ReplyBeforeCommit) { (waiters, vec![]) } else { (vec![], waiters) };
+        early.into_iter().for_each(Waiter::release);
+        let write = raft.write(Blob(bytes));
+        let write = if planted::on(Bug::NoFencing) { write } else { write.with_leader(self.term) };
+        let written = write.responder(responder).await;
         if let Err(fatal) = written {
             // It never reached Raft.
             waiters.into_iter().for_each(|waiter| waiter.fail(false, "this node has stopped"));
@@ -312,6 +320,10 @@ impl Leadership {
                     batch.waiters.iter().any(|waiter| matches!(waiter.answer, Ok(Answer::Report(_))))
                 });
                 batch.waiters.into_iter().for_each(Waiter::release);
+                Ok(())
+            }
+            BatchOutcome::NotProposed(why) if planted::on(Bug::NoFencing) => {
+                batch.waiters.into_iter().for_each(|waiter| waiter.fail(false, &why));
                 Ok(())
             }
             BatchOutcome::NotProposed(why) => {

@@ -133,7 +133,10 @@ impl Inner {
         let mut changes = self.raft.server_metrics();
         // Marks what is known as seen; only news counts.
         changes.borrow_and_update();
-        let _ = tokio::time::timeout(RETRY, changes.changed()).await;
+        if let Ok(Err(_)) = tokio::time::timeout(RETRY, changes.changed()).await {
+            // The consensus task has ended and says nothing any more: without this, whoever waits would spin.
+            tokio::time::sleep(RETRY).await;
+        }
     }
 
     /// Carries out a call on this node, which must lead.
