@@ -66,6 +66,7 @@ impl Client {
     /// Asks one node.
     async fn call_at(&self, id: u64, op: Op) -> Option<Result<Answer, Reject>> {
         let sent = Instant::now();
+        self.world.ask(&op);
         let (there, back) = {
             let mut rng = self.rng.lock();
             (rng.millis(0, 3), rng.millis(0, 3))

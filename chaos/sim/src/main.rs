@@ -79,12 +79,21 @@ impl Args {
 
 fn one(args: &Args, seed: u64) -> anyhow::Result<ExitCode> {
     if let Some(filter) = &args.log {
-        tracing_subscriber::fmt().with_env_filter(filter).without_time().init();
+        tracing_subscriber::fmt().with_env_filter(filter).without_time().with_ansi(false).init();
     }
     let trace = Trace::new(args.trace);
     batch::note_panics();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
-    let mut outcome = runtime.block_on(run(seed, args.faulty_ms, trace.clone()))?;
+    // What came before, such as a logger, made maps and drew from the source: a new thread has keys of its own.
+    let (faulty_ms, kept) = (args.faulty_ms, trace.clone());
+    let alone = std::thread::spawn(move || -> anyhow::Result<Outcome> {
+        placet_sim::entropy::replace_system_source(seed);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+        let outcome = runtime.block_on(run(seed, faulty_ms, kept))?;
+        // Tasks that wait for ever are not waited for.
+        runtime.shutdown_background();
+        Ok(outcome)
+    });
+    let mut outcome = alone.join().map_err(|_| anyhow::anyhow!("the run panicked"))??;
     if let (None, Some(panic)) = (&outcome.violation, batch::panicked()) {
         let at_ms = outcome.simulated_ms;
         outcome.violation = Some(placet_sim::world::Violation { property: "panic".to_owned(), detail: panic, at_ms });
@@ -95,8 +104,6 @@ fn one(args: &Args, seed: u64) -> anyhow::Result<ExitCode> {
          simulated_ms {simulated_ms} recovered_ms {}",
         recovered_ms.map_or_else(|| "-".to_owned(), |ms| ms.to_string())
     );
-    // Tasks that wait for ever are not waited for.
-    runtime.shutdown_background();
     let Some(violation) = violation else { return Ok(ExitCode::SUCCESS) };
     if !args.trace {
         trace.tail().iter().for_each(|line| println!("{line}"));

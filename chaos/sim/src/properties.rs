@@ -67,6 +67,8 @@ pub trait Property: Send {
     fn written(&mut self, _node: u64, _state: &StateContent, _changes: &Changes) -> Result<(), String> {
         Ok(())
     }
+    /// Something is about to be asked.
+    fn asked(&mut self, _op: &Op) {}
     /// Something a client was told, or was not.
     fn told(&mut self, _told: &Told) -> Result<(), String> {
         Ok(())

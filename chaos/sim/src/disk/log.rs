@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -101,15 +101,23 @@ pub struct SimLog {
     disk: Arc<Mutex<LogDisk>>,
     faults: DiskFaults,
     life: Life,
+    /// A sync failed: like the real store, it takes no writes any more.
+    failed: AtomicBool,
 }
 
 impl SimLog {
     /// A log on `disk`.
     pub fn new(disk: Arc<Mutex<LogDisk>>, faults: DiskFaults, life: Life) -> Self {
-        Self { disk, faults, life }
+        Self { disk, faults, life, failed: AtomicBool::new(false) }
     }
 
-    fn ensure_space(&self) -> io::Result<()> {
+    fn ensure_no_failure(&self) -> io::Result<()> {
+        let failed = self.failed.load(Ordering::SeqCst);
+        if failed { Err(io::Error::other("an earlier sync of the simulated disk failed")) } else { Ok(()) }
+    }
+
+    fn ensure_writable(&self) -> io::Result<()> {
+        self.ensure_no_failure()?;
         if self.faults.full.load(Ordering::SeqCst) {
             self.life.allow_stop();
             return Err(io::Error::new(io::ErrorKind::StorageFull, "no space left on the simulated disk"));
@@ -120,7 +128,7 @@ impl SimLog {
 
 impl Log for SimLog {
     fn append(&self, entries: &[(u64, Bytes)]) -> io::Result<()> {
-        self.ensure_space()?;
+        self.ensure_writable()?;
         // One operation for each entry, so that a crash can cut the write.
         for (index, bytes) in entries {
             self.life.operate()?;
@@ -130,9 +138,11 @@ impl Log for SimLog {
     }
 
     fn sync(&self) -> io::Result<()> {
+        self.ensure_no_failure()?;
         self.life.operate()?;
         if self.faults.sync_fails.swap(false, Ordering::SeqCst) {
             self.life.allow_stop();
+            self.failed.store(true, Ordering::SeqCst);
             // The pages are marked clean and gone: no later sync brings them back.
             self.disk.lock().pending.clear();
             return Err(io::Error::other("the simulated disk could not sync"));
@@ -142,12 +152,14 @@ impl Log for SimLog {
     }
 
     fn truncate_from(&self, index: u64) -> io::Result<()> {
+        self.ensure_no_failure()?;
         self.life.operate()?;
         self.disk.lock().write(Write::Truncate(index));
         Ok(())
     }
 
     fn purge_to(&self, index: u64, last_purged: &[u8]) -> io::Result<()> {
+        self.ensure_no_failure()?;
         self.life.operate()?;
         self.disk.lock().write(Write::Purge(index, last_purged.to_vec()));
         Ok(())
@@ -174,7 +186,7 @@ impl Log for SimLog {
     }
 
     fn put(&self, key: LogKey, value: &[u8], durable: bool) -> io::Result<()> {
-        self.ensure_space()?;
+        self.ensure_writable()?;
         self.life.operate()?;
         self.disk.lock().write(Write::Small(key, value.to_vec()));
         if durable { self.sync() } else { Ok(()) }

@@ -18,15 +18,6 @@ pub struct NoWayRound {
     known: Vec<(Instant, Option<Instant>)>,
 }
 
-impl NoWayRound {
-    /// The operator is about to ask for a release.
-    fn asked_release(&mut self, at: Instant) {
-        if let Some((_, end @ None)) = self.known.last_mut() {
-            *end = Some(at);
-        }
-    }
-}
-
 impl Property for NoWayRound {
     fn name(&self) -> &'static str {
         "no way round the switch"
@@ -46,6 +37,12 @@ impl Property for NoWayRound {
         Ok(())
     }
 
+    fn asked(&mut self, op: &Op) {
+        if let (Op::SetKillSwitch { engaged: false, .. }, Some((_, end @ None))) = (op, self.known.last_mut()) {
+            *end = Some(Instant::now());
+        }
+    }
+
     fn told(&mut self, told: &Told) -> Result<(), String> {
         match (&told.op, &told.answer) {
             (Op::SetKillSwitch { engaged: true, .. }, Some(Ok(Answer::KillSwitch(view)))) if view.engaged => {
@@ -53,14 +50,13 @@ impl Property for NoWayRound {
                     self.known.push((Instant::now(), None));
                 }
             }
-            (Op::SetKillSwitch { engaged: false, .. }, _) => self.asked_release(told.sent),
             (Op::Decide(_), Some(Ok(Answer::Decide(reply)))) if reply.verdict == Verdict::Permit && !reply.replayed => {
                 let now = Instant::now();
                 let known = self
                     .known
                     .iter()
                     .rev()
-                    .any(|(since, until)| told.sent > *since && until.is_none_or(|until| now < until));
+                    .any(|(since, until)| told.sent > *since && until.is_none_or(|until| now <= until));
                 // An answer that was on its way since before the switch names an entry before it.
                 let engaged = self.switches.iter().rev().find(|(_, engaged)| *engaged).map(|(at, _)| *at);
                 if known && engaged.is_some_and(|at| reply.evidence_id > at) {

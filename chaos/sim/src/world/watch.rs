@@ -94,6 +94,11 @@ impl World {
         Some(Copies { durable: durable.count(), needed })
     }
 
+    /// A client is about to ask.
+    pub fn ask(&self, op: &placet_core::op::Op) {
+        self.0.properties.lock().iter_mut().for_each(|property| property.asked(op));
+    }
+
     /// A client was told something, or was not.
     pub fn tell(&self, told: &Told) {
         self.check(|property| property.told(told));
