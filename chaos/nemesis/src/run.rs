@@ -206,6 +206,8 @@ impl Run {
         if let Err(error) = self.observe(&mut seen).await {
             self.failures.push(format!("the evidence could not be read: {error:#}"));
         }
+        // Nothing was done to the nodes since they were healed.
+        self.restart_ended(false)?;
         self.watcher.abort();
         self.stalls.abort();
         self.figures.insert("stalled_at_most_ms".to_owned(), self.stalled_ms.load(Ordering::Relaxed));
