@@ -28,6 +28,8 @@ impl Means {
         let disk = scratch.join("probe-disk");
         let small_disks = crate::disk::Disks::mount_small(&disk, 1).is_ok()
             && Command::new("umount").arg(&disk).status().is_ok_and(|status| status.success());
+        // An empty folder in the way of nobody, if it stays.
+        let _ = std::fs::remove_dir(&disk);
         Self {
             packet_filter: nft("add rule ip probe c ip saddr 10.99.0.1 drop"),
             random_loss: nft("add rule ip probe c ip saddr 10.99.0.1 numgen random mod 1000 < 5 drop"),
