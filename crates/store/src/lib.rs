@@ -7,17 +7,23 @@
 //! <data>/state/CURRENT              which generation of the state is the one
 //! <data>/state/<generation>/        one database, a column family for each kind of record; its WAL is never synced,
 //!                                   the log is the truth after a crash
+//! <data>/MARK                       what the disk is known to hold, see `mark`
 //! <data>/rocksdb/                   what RocksDB writes about itself
 //! ```
 //!
 //! The log's sync never waits for the state's writes: that is why there are two databases. Every key begins with the
 //! domain, so that several can share a database later. Architecture §3; spec AADP §14.1.
 
+mod inspect;
 mod keys;
 mod log;
+mod mark;
+mod pointer;
+mod record;
 mod records;
 mod state;
 mod tuning;
+mod wal;
 
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io;
@@ -27,8 +33,14 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use crate::mark::{Found, Keeper};
+
 pub use log::RocksLog;
 pub use state::RocksState;
+
+/// What to do about damage.
+pub const REPAIR: &str = "nothing was changed; `placet repair --config FILE` shows all of what is damaged, and with \
+     `--from-peers` it moves the data aside, so that this node comes back empty and catches up from the other members";
 
 /// How a store is opened.
 #[derive(Clone, Debug)]
@@ -60,6 +72,14 @@ pub enum OpenError {
         path: PathBuf,
         /// Why.
         source: io::Error,
+    },
+    /// What is on disk is not what was written.
+    #[error("`{path}` is damaged: {what}; {REPAIR}")]
+    Damaged {
+        /// The file or folder.
+        path: PathBuf,
+        /// How it shows.
+        what: String,
     },
     /// A database does not open.
     #[error("the database in `{path}` cannot be opened")]
@@ -106,11 +126,29 @@ pub fn open(data: &Path, options: &StoreOptions) -> Result<Store, OpenError> {
     let own_logs = data.join("rocksdb");
     std::fs::create_dir_all(&own_logs).map_err(folder)?;
     let tuning = tuning::Tuning::new(options, own_logs);
-    let log = RocksLog::open(&data.join("log"), &tuning, lock.clone())?;
-    let state = RocksState::open(&data.join("state"), tuning, lock)?;
-    Ok(Store { log: Arc::new(log), state: Arc::new(state), snapshot_dir: data.join("snapshots") })
+    let (found, number) = mark::read(data).map_err(folder)?;
+    let known = match found {
+        Found::Whole(mark) => Some(mark),
+        Found::Nothing => None,
+        Found::Damaged => {
+            let what = "neither of its two slots is whole, so nobody knows what was synced".to_owned();
+            return Err(OpenError::Damaged { path: data.join(mark::NAME), what });
+        }
+    };
+    let log_folder = data.join("log");
+    let opened = RocksLog::open(&log_folder, &tuning, known)?;
+    // Before the first promise of this start, and only once the log was found good.
+    let keeper = Arc::new(Keeper::open(data, &log_folder, known.unwrap_or_default(), number).map_err(folder)?);
+    let log = opened.keep(known.is_some(), keeper.clone(), lock.clone())?;
+    let state = RocksState::open(&data.join("state"), tuning, known.unwrap_or_default(), keeper, lock)?;
+    Ok(Store { log, state: Arc::new(state), snapshot_dir: data.join("snapshots") })
 }
 
 pub(crate) fn io_error(error: rocksdb::Error) -> io::Error {
-    io::Error::other(error)
+    let kind = match error.kind() {
+        rocksdb::ErrorKind::Corruption => io::ErrorKind::InvalidData,
+        _ if error.as_ref().contains("No space left on device") => io::ErrorKind::StorageFull,
+        _ => io::ErrorKind::Other,
+    };
+    io::Error::new(kind, error)
 }

@@ -4,28 +4,51 @@
 
 use std::io;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::Mutex;
 use placet_replica::bytes::Bytes;
 use placet_replica::ports::{Log, LogKey};
 use rocksdb::{DB, Direction, IteratorMode, ReadOptions, WriteBatch, WriteOptions};
 
+use crate::inspect::{cut, damaged, inspect, rocksdb_failed};
 use crate::keys::{ENTRY, SMALL, behind, key, number};
+use crate::mark::{self, Keeper, Mark};
+use crate::record::{frame, is_bare, unframe};
 use crate::tuning::Tuning;
-use crate::{FolderLock, OpenError, io_error};
+use crate::wal::Fault;
+use crate::{FolderLock, OpenError, REPAIR, io_error};
 
 const PURGED: &[u8] = b"purged_index";
+
+/// Below which index entries may have no checksum: they are older than it. Framed itself.
+const FORMAT: &[u8] = b"format";
 
 /// The log on RocksDB.
 #[derive(Debug)]
 pub struct RocksLog {
     db: DB,
+    path: PathBuf,
     fsync: bool,
     /// Everything up to this index may be tombstones: iterators start behind it.
     purged: AtomicU64,
+    /// Which entries there are: from, and below.
+    present: Mutex<Range<u64>>,
+    /// Truncations, so that a reader knows whether one ran beside it.
+    truncations: AtomicU64,
+    /// Entries below this index may be older than their checksums.
+    bare_below: u64,
+    keeper: Arc<Keeper>,
     _lock: Arc<FolderLock>,
+}
+
+/// A log that was found good and has made no promise yet.
+pub(crate) struct Opened {
+    db: DB,
+    path: PathBuf,
+    fsync: bool,
 }
 
 fn entry_key(index: u64) -> Vec<u8> {
@@ -49,13 +72,39 @@ fn malformed() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "a key of the log has no index")
 }
 
+const SMALL_VALUES: [&[u8]; 5] = [b"vote", b"committed", b"last_purged", b"recovery", PURGED];
+
 impl RocksLog {
-    pub(crate) fn open(path: &Path, tuning: &Tuning, lock: Arc<FolderLock>) -> Result<Self, OpenError> {
-        let failed = |source| OpenError::Database { path: path.to_owned(), source };
-        let db = DB::open(&tuning.log(), path).map_err(failed)?;
-        let purged = db.get(small_key(PURGED)).map_err(failed)?;
-        let purged = purged.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes);
-        Ok(Self { db, fsync: tuning.fsync, purged: AtomicU64::new(purged), _lock: lock })
+    /// Opens the database if it holds everything that was synced; a tail that never was is cut.
+    pub(crate) fn open(path: &Path, tuning: &Tuning, known: Option<Mark>) -> Result<Opened, OpenError> {
+        let mark = known.unwrap_or_default();
+        let mut options = tuning.log();
+        let inspected = inspect(path, mark.log, || DB::open_for_read_only(&options, path, false))?;
+        if inspected.fresh && mark.synced > 0 {
+            return Err(damaged(path, "the log is gone"));
+        }
+        if let Some(fault) = &inspected.fault {
+            // Before there was a mark nobody noted what was synced: then only a torn end of the last file is a tear.
+            let tail = inspected.wals.last().is_some_and(|(_, last)| *last == fault.file);
+            let synced = match known {
+                Some(mark) => inspected.last.is_some_and(|last| last < mark.synced),
+                None => !tail || !fault.what.starts_with("ends inside"),
+            };
+            if synced {
+                return Err(damaged(&fault.file, at_fault(fault, mark.synced)));
+            }
+            let failed = |source| OpenError::Folder { path: path.to_owned(), source };
+            cut(&inspected, fault).map_err(failed)?;
+        } else if let Some(last) = inspected.last.filter(|last| *last < mark.synced) {
+            return Err(damaged(path, ends_early(last, mark.synced)));
+        }
+        options.create_if_missing(inspected.fresh);
+        let db = DB::open(&options, path).map_err(|source| rocksdb_failed(path, source))?;
+        let last = db.latest_sequence_number();
+        if last < mark.synced {
+            return Err(damaged(path, ends_early(last, mark.synced)));
+        }
+        Ok(Opened { db, path: path.to_owned(), fsync: tuning.fsync })
     }
 
     fn unsynced() -> WriteOptions {
@@ -65,50 +114,191 @@ impl RocksLog {
     fn entries(&self, range: Range<u64>) -> ReadOptions {
         let mut options = ReadOptions::default();
         let first = range.start.max(self.purged.load(Ordering::Acquire));
+        options.set_verify_checksums(true);
         options.set_iterate_lower_bound(entry_key(first));
         options.set_iterate_upper_bound(entry_key(range.end));
         options
     }
 }
 
+impl Opened {
+    /// Reads what is kept in memory, and writes values of before checksums anew.
+    pub(crate) fn keep(
+        self,
+        marked: bool,
+        keeper: Arc<Keeper>,
+        lock: Arc<FolderLock>,
+    ) -> Result<Arc<RocksLog>, OpenError> {
+        let Self { db, path, fsync } = self;
+        let failed = |source| OpenError::Database { path: path.clone(), source };
+        let format = db.get(small_key(FORMAT)).map_err(failed)?;
+        if format.is_some() && !marked {
+            return Err(damaged(&path.with_file_name(mark::NAME), "it is missing, so nobody knows what was synced"));
+        }
+        let mut log = RocksLog {
+            db,
+            path: path.clone(),
+            fsync,
+            purged: AtomicU64::new(0),
+            present: Mutex::new(0..0),
+            truncations: AtomicU64::new(0),
+            bare_below: 0,
+            keeper,
+            _lock: lock,
+        };
+        let unreadable = |source: io::Error| damaged(&path, source.to_string());
+        match format {
+            Some(stored) => {
+                let value = log.small(FORMAT, stored).map_err(unreadable)?;
+                log.bare_below = number_of(&value).ok_or_else(|| damaged(&path, "its format cannot be read"))?;
+            }
+            None => log.frame_old_values().map_err(unreadable)?,
+        }
+        let purged = log.read_small(PURGED).map_err(unreadable)?.and_then(|value| number_of(&value));
+        log.purged = AtomicU64::new(purged.unwrap_or_default());
+        let last = log.edge(IteratorMode::End).map_err(unreadable)?;
+        let first = log.edge(IteratorMode::Start).map_err(unreadable)?;
+        if let (Some(first), Some(last)) = (first, last) {
+            let expected = purged.map_or(first.min(1), |purged| purged.saturating_add(1));
+            if first != expected {
+                return Err(damaged(&path, format!("the log begins with record {first}, not with {expected}")));
+            }
+            *log.present.get_mut() = first..last.saturating_add(1);
+        }
+        Ok(Arc::new(log))
+    }
+}
+
+impl RocksLog {
+    /// Gives the small values their checksums, and notes which entries have none.
+    fn frame_old_values(&mut self) -> io::Result<()> {
+        let mut batch = WriteBatch::default();
+        for name in SMALL_VALUES {
+            if let Some(stored) = self.db.get(small_key(name)).map_err(io_error)?.filter(|stored| is_bare(stored)) {
+                batch.put(small_key(name), frame(&small_key(name), &stored));
+            }
+        }
+        self.bare_below = self.edge(IteratorMode::End)?.map_or(0, |last| last.saturating_add(1));
+        batch.put(small_key(FORMAT), frame(&small_key(FORMAT), &self.bare_below.to_be_bytes()));
+        self.db.write_opt(batch, &Self::unsynced()).map_err(io_error)?;
+        self.sync()
+    }
+
+    fn edge(&self, from: IteratorMode<'_>) -> io::Result<Option<u64>> {
+        let Some(item) = self.db.iterator_opt(from, self.entries(0..u64::MAX)).next() else { return Ok(None) };
+        let (at, _) = item.map_err(io_error)?;
+        number(&at, 1).map(Some).ok_or_else(malformed)
+    }
+
+    fn small(&self, name: &[u8], stored: Vec<u8>) -> io::Result<Vec<u8>> {
+        let value = unframe(&small_key(name), Bytes::from(stored));
+        value.map(Vec::from).map_err(|error| self.wrong(&format!("`{}`", String::from_utf8_lossy(name)), &error))
+    }
+
+    fn read_small(&self, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        let stored = self.db.get(small_key(name)).map_err(io_error)?;
+        stored.map(|stored| self.small(name, stored)).transpose()
+    }
+
+    /// The value of a stored entry.
+    fn entry(&self, index: u64, key: &[u8], stored: Box<[u8]>) -> io::Result<Bytes> {
+        if index < self.bare_below && is_bare(&stored) {
+            return Ok(Bytes::from(stored));
+        }
+        unframe(key, Bytes::from(stored)).map_err(|error| self.wrong(&format!("record {index}"), &error))
+    }
+
+    fn wrong(&self, which: &str, what: &dyn std::fmt::Display) -> io::Error {
+        let text = format!("{which} of the log in `{}` is damaged: {what}; {REPAIR}", self.path.display());
+        io::Error::new(io::ErrorKind::InvalidData, text)
+    }
+
+    /// Refuses what a reader found if a record is missing in it. A short answer is none of those: the log may have
+    /// been truncated meanwhile.
+    fn check_whole(&self, asked: &Range<u64>, found: &[(u64, Bytes)], present: Range<u64>) -> io::Result<()> {
+        let mut expected = asked.start.max(self.present.lock().start).max(present.start);
+        for (index, _) in found {
+            if *index > expected {
+                return Err(self.wrong(&format!("record {expected}"), &"it is missing"));
+            }
+            expected = index.saturating_add(1);
+        }
+        if found.is_empty() && expected < asked.end.min(present.end) {
+            return Err(self.wrong(&format!("record {expected}"), &"it is missing"));
+        }
+        Ok(())
+    }
+}
+
 impl Log for RocksLog {
     fn append(&self, entries: &[(u64, Bytes)]) -> io::Result<()> {
+        let (Some((first, _)), Some((last, _))) = (entries.first(), entries.last()) else { return Ok(()) };
         let mut batch = WriteBatch::default();
-        entries.iter().for_each(|(index, bytes)| batch.put(entry_key(*index), bytes));
-        self.db.write_opt(batch, &Self::unsynced()).map_err(io_error)
+        for (index, bytes) in entries {
+            let key = entry_key(*index);
+            batch.put(&key, frame(&key, bytes));
+        }
+        self.db.write_opt(batch, &Self::unsynced()).map_err(io_error)?;
+        let mut present = self.present.lock();
+        let start = if present.is_empty() { *first } else { present.start.min(*first) };
+        *present = start..present.end.max(last.saturating_add(1));
+        Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {
-        if self.fsync { self.db.flush_wal(true).map_err(io_error) } else { Ok(()) }
+        if !self.fsync {
+            return Ok(());
+        }
+        let up_to = self.db.latest_sequence_number();
+        self.db.flush_wal(true).map_err(io_error)?;
+        self.keeper.marker.synced(up_to)
     }
 
     fn truncate_from(&self, index: u64) -> io::Result<()> {
+        self.truncations.fetch_add(1, Ordering::AcqRel);
         let mut batch = WriteBatch::default();
         batch.delete_range(entry_key(index), behind(key(&[&[ENTRY]])));
+        {
+            let mut present = self.present.lock();
+            present.end = present.end.min(index);
+        }
         self.db.write_opt(batch, &Self::unsynced()).map_err(io_error)
     }
 
     fn purge_to(&self, index: u64, last_purged: &[u8]) -> io::Result<()> {
         let mut batch = WriteBatch::default();
         batch.delete_range(entry_key(0), entry_key(index.saturating_add(1)));
-        batch.put(small_key(name(LogKey::LastPurged)), last_purged);
-        batch.put(small_key(PURGED), index.to_be_bytes());
+        let name = small_key(name(LogKey::LastPurged));
+        batch.put(&name, frame(&name, last_purged));
+        batch.put(small_key(PURGED), frame(&small_key(PURGED), &index.to_be_bytes()));
+        {
+            // Before they go, so that no reader takes them for lost.
+            let mut present = self.present.lock();
+            present.start = present.start.max(index.saturating_add(1));
+            present.end = present.end.max(present.start);
+        }
         self.db.write_opt(batch, &Self::unsynced()).map_err(io_error)?;
         self.purged.fetch_max(index, Ordering::AcqRel);
         Ok(())
     }
 
     fn read(&self, range: Range<u64>, bytes_max: usize) -> io::Result<Vec<(u64, Bytes)>> {
+        let (present, truncations) = (self.present.lock().clone(), self.truncations.load(Ordering::Acquire));
         let from = entry_key(range.start);
-        let iterator = self.db.iterator_opt(IteratorMode::From(&from, Direction::Forward), self.entries(range));
+        let options = self.entries(range.clone());
+        let iterator = self.db.iterator_opt(IteratorMode::From(&from, Direction::Forward), options);
         let (mut found, mut size) = (Vec::new(), 0usize);
         for item in iterator {
-            let (at, value) = item.map_err(io_error)?;
-            size = size.saturating_add(value.len());
+            let (at, stored) = item.map_err(io_error)?;
+            size = size.saturating_add(stored.len());
             if size > bytes_max && !found.is_empty() {
                 break;
             }
-            found.push((number(&at, 1).ok_or_else(malformed)?, Bytes::from(value)));
+            let index = number(&at, 1).ok_or_else(malformed)?;
+            found.push((index, self.entry(index, &at, stored)?));
+        }
+        if truncations == self.truncations.load(Ordering::Acquire) {
+            self.check_whole(&range, &found, present)?;
         }
         Ok(found)
     }
@@ -117,18 +307,23 @@ impl Log for RocksLog {
         let Some(item) = self.db.iterator_opt(IteratorMode::End, self.entries(0..u64::MAX)).next() else {
             return Ok(None);
         };
-        let (at, value) = item.map_err(io_error)?;
-        Ok(Some((number(&at, 1).ok_or_else(malformed)?, Bytes::from(value))))
+        let (at, stored) = item.map_err(io_error)?;
+        let index = number(&at, 1).ok_or_else(malformed)?;
+        Ok(Some((index, self.entry(index, &at, stored)?)))
     }
 
     fn put(&self, key: LogKey, value: &[u8], durable: bool) -> io::Result<()> {
         let mut options = WriteOptions::default();
         options.set_sync(durable && self.fsync);
-        self.db.put_opt(small_key(name(key)), value, &options).map_err(io_error)
+        let at = small_key(name(key));
+        let before = self.db.latest_sequence_number();
+        self.db.put_opt(&at, frame(&at, value), &options).map_err(io_error)?;
+        // This write is the next change at the earliest, and is durable with all before it.
+        if durable && self.fsync { self.keeper.marker.synced(before.saturating_add(1)) } else { Ok(()) }
     }
 
     fn get(&self, key: LogKey) -> io::Result<Option<Vec<u8>>> {
-        self.db.get(small_key(name(key))).map_err(io_error)
+        self.read_small(name(key))
     }
 
     fn size(&self) -> io::Result<u64> {
@@ -141,4 +336,18 @@ impl Log for RocksLog {
     fn durable(&self) -> bool {
         self.fsync
     }
+}
+
+fn number_of(value: &[u8]) -> Option<u64> {
+    value.try_into().ok().map(u64::from_be_bytes)
+}
+
+fn at_fault(fault: &Fault, synced: u64) -> String {
+    let Fault { offset, what, last, .. } = fault;
+    let last = last.map_or_else(|| "no change".to_owned(), |last| format!("change {last}"));
+    format!("at byte {offset} it {what}, behind {last}, and the log was synced up to change {synced}")
+}
+
+fn ends_early(last: u64, synced: u64) -> String {
+    format!("the log ends with change {last}, and was synced up to change {synced}")
 }

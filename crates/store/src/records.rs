@@ -27,6 +27,9 @@ use crate::tuning::Tuning;
 /// Parsed policies kept: the one in force, the ones before it that replays and listings name.
 const POLICIES_KEPT: usize = 8;
 
+/// Entries that are checked when a state is opened: what the last crash can have touched, in some milliseconds.
+const CHAIN_CHECKED: u64 = 256;
+
 const META: &[u8] = b"meta";
 const POSITION: &[u8] = b"position";
 
@@ -49,13 +52,16 @@ pub(crate) fn read_error(error: impl std::fmt::Display) -> ReadError {
 }
 
 impl Generation {
-    pub(crate) fn open(path: &Path, tuning: &Tuning) -> Result<Self, rocksdb::Error> {
-        Ok(Self::of(DB::open_cf_descriptors(&tuning.state(), path, tuning.families())?))
+    /// Opens a database, or makes one.
+    pub(crate) fn open(path: &Path, tuning: &Tuning, create: bool) -> Result<Self, rocksdb::Error> {
+        let mut options = tuning.state();
+        options.create_if_missing(create);
+        Ok(Self::of(DB::open_cf_descriptors(&options, path, tuning.families())?))
     }
 
     /// Opens a copy without changing it.
     pub(crate) fn open_read_only(path: &Path, tuning: &Tuning) -> Result<Self, rocksdb::Error> {
-        Ok(Self::of(DB::open_cf_descriptors_read_only(&tuning.state(), path, tuning.families(), false)?))
+        Ok(Self::of(open_read_only(path, tuning)?))
     }
 
     fn of(db: DB) -> Self {
@@ -66,15 +72,26 @@ impl Generation {
     pub(crate) fn load(self) -> io::Result<Self> {
         let meta: Meta = self.json(Family::Meta, &key(&[META]))?.unwrap_or_default();
         if meta.next_index > EvidenceIndex(1) {
-            let last = EvidenceIndex(meta.next_index.0.saturating_sub(1));
-            let bytes = self.entry(last)?.ok_or_else(|| broken(format!("evidence entry `{last}` is missing")))?;
-            let found = evidence::hash(&bytes);
-            if found != meta.chain_head {
-                return Err(broken(format!("entry `{last}` has hash {found}, the state says {}", meta.chain_head)));
-            }
+            self.check_chain(&meta)?;
         }
         *self.meta.lock() = meta;
         Ok(self)
+    }
+
+    /// The last entries, backwards: each has the hash that the next one, or the state, says it has.
+    fn check_chain(&self, meta: &Meta) -> io::Result<()> {
+        let mut expected = meta.chain_head;
+        for back in 1..=CHAIN_CHECKED {
+            let Some(index) = meta.next_index.0.checked_sub(back).filter(|index| *index > 0) else { break };
+            let index = EvidenceIndex(index);
+            let bytes = self.entry(index)?.ok_or_else(|| broken(format!("evidence entry `{index}` is missing")))?;
+            let found = evidence::hash(&bytes);
+            if found != expected {
+                return Err(broken(format!("entry `{index}` has hash {found}, and what follows it says {expected}")));
+            }
+            expected = evidence::decode(&bytes).map_err(broken)?.prev;
+        }
+        Ok(())
     }
 
     pub(crate) fn db(&self) -> &DB {
@@ -187,6 +204,11 @@ impl Generation {
         }
         Ok(())
     }
+}
+
+/// Opens the database of a state without changing it.
+pub(crate) fn open_read_only(path: &Path, tuning: &Tuning) -> Result<DB, rocksdb::Error> {
+    DB::open_cf_descriptors_read_only(&tuning.state(), path, tuning.families(), false)
 }
 
 struct Batch<'g> {

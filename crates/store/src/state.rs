@@ -6,7 +6,7 @@
 //! is not pointed at is removed on opening.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,13 +20,13 @@ use placet_core::state::{
 use placet_replica::ports::State;
 use rocksdb::checkpoint::Checkpoint;
 
+use crate::inspect::{cut, damaged, inspect, rocksdb_failed};
 use crate::keys::{self, Family, OPEN, RECORD, after, behind, key};
-use crate::records::{Generation, read_error};
+use crate::mark::{Keeper, Manifest, Mark};
+use crate::pointer;
+use crate::records::{Generation, open_read_only, read_error};
 use crate::tuning::Tuning;
 use crate::{FolderLock, OpenError, io_error};
-
-const POINTER: &str = "CURRENT";
-const NEW_POINTER: &str = "CURRENT.new";
 
 /// Most records in one page, whatever is asked for: one listing must not fill the memory of a node.
 const PAGE_MAX: usize = 10_000;
@@ -37,24 +37,44 @@ pub struct RocksState {
     folder: PathBuf,
     tuning: Tuning,
     current: RwLock<(u64, Arc<Generation>)>,
+    keeper: Arc<Keeper>,
     _lock: Arc<FolderLock>,
 }
 
-fn sync_dir(path: &Path) -> io::Result<()> {
+pub(crate) fn sync_dir(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
 impl RocksState {
-    pub(crate) fn open(folder: &Path, tuning: Tuning, lock: Arc<FolderLock>) -> Result<Self, OpenError> {
+    pub(crate) fn open(
+        folder: &Path,
+        tuning: Tuning,
+        mark: Mark,
+        keeper: Arc<Keeper>,
+        lock: Arc<FolderLock>,
+    ) -> Result<Self, OpenError> {
         let failed = |source| OpenError::Folder { path: folder.to_owned(), source };
         fs::create_dir_all(folder).map_err(failed)?;
-        let number = current_generation(folder).map_err(failed)?;
+        let number = pointer::current(folder, mark.generation)?;
         let path = folder.join(number.to_string());
-        let opened = Generation::open(&path, &tuning);
-        let generation = opened.map_err(|source| OpenError::Database { path, source })?;
-        let generation = generation.load().map_err(failed)?;
+        let known = if mark.generation == number { mark.state } else { Manifest::default() };
+        let inspected = inspect(&path, known, || open_read_only(&path, &tuning))?;
+        if let Some(fault) = &inspected.fault {
+            let tail = inspected.wals.last().is_some_and(|(_, last)| *last == fault.file);
+            if tail {
+                // The log is the truth: what is cut here is applied again from there, or the log refuses.
+                cut(&inspected, fault).map_err(failed)?;
+            } else if !fault.seen_by_rocksdb {
+                return Err(damaged(&fault.file, format!("at byte {} it {}", fault.offset, fault.what)));
+            }
+        }
+        let opened = Generation::open(&path, &tuning, inspected.fresh);
+        let generation = opened.map_err(|source| rocksdb_failed(&path, source))?;
+        let generation = generation.load().map_err(|error| damaged(&path, error.to_string()))?;
+        keeper.marker.state_is(number, &path).map_err(failed)?;
+        pointer::remove_others(folder, number).map_err(failed)?;
         let current = RwLock::new((number, Arc::new(generation)));
-        Ok(Self { folder: folder.to_owned(), tuning, current, _lock: lock })
+        Ok(Self { folder: folder.to_owned(), tuning, current, keeper, _lock: lock })
     }
 
     fn generation(&self) -> Arc<Generation> {
@@ -69,11 +89,12 @@ impl RocksState {
         }
         copy_database(from, &path)?;
         sync_dir(&self.folder)?;
-        let generation = Arc::new(Generation::open(&path, &self.tuning).map_err(io_error)?.load()?);
+        let generation = Arc::new(Generation::open(&path, &self.tuning, false).map_err(io_error)?.load()?);
         // The position must be found after a crash even if the copy's own write-ahead log was not synced.
         generation.db().flush_wal(true).map_err(io_error)?;
         placet_replica::crash::point("during_snapshot_install");
-        point_to(&self.folder, number)?;
+        pointer::point_to(&self.folder, number)?;
+        self.keeper.marker.state_is(number, &path)?;
         let (old_number, old) = std::mem::replace(&mut *self.current.write(), (number, generation));
         // Readers that still hold the old generation keep its files open; the names may go.
         drop(old);
@@ -83,37 +104,6 @@ impl RocksState {
         }
         Ok(())
     }
-}
-
-/// Reads the pointer and removes every generation that it does not name.
-fn current_generation(folder: &Path) -> io::Result<u64> {
-    let number = match fs::read_to_string(folder.join(POINTER)) {
-        Ok(text) => text.trim().parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "no generation"))?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            point_to(folder, 1)?;
-            1
-        }
-        Err(error) => return Err(error),
-    };
-    let keep = number.to_string();
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        if entry.file_type()?.is_dir() && name.to_str() != Some(keep.as_str()) {
-            tracing::info!(generation = ?name, "removing a state that is not the current one");
-            fs::remove_dir_all(entry.path())?;
-        }
-    }
-    Ok(number)
-}
-
-fn point_to(folder: &Path, number: u64) -> io::Result<()> {
-    let new = folder.join(NEW_POINTER);
-    let mut file = File::create(&new)?;
-    file.write_all(number.to_string().as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&new, folder.join(POINTER))?;
-    sync_dir(folder)
 }
 
 /// Table files never change, so they are linked; everything else is copied, because the new owner writes to it.

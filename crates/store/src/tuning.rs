@@ -54,13 +54,17 @@ impl Tuning {
 
     fn common(&self) -> Options {
         let mut options = Options::default();
-        options.create_if_missing(true);
+        // Whoever opens decides whether a database may be made: one that lost its `CURRENT` must not be made anew.
+        options.create_if_missing(false);
+        options.set_paranoid_checks(true);
+        // A write-ahead log that a table already relies on must be there, and as long as it was.
+        options.set_track_and_verify_wals_in_manifest(true);
         options.create_missing_column_families(true);
         options.set_compression_type(DBCompressionType::Lz4);
         options.set_db_log_dir(&self.own_logs);
         options.set_keep_log_file_num(OWN_LOG_FILES);
         options.set_max_log_file_size(OWN_LOG_BYTES);
-        // A torn tail of the write-ahead log is dropped; anything broken before it is an error.
+        // What cannot be read is dropped with all behind it. `inspect` has looked before whether that may be.
         options.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
         options
     }

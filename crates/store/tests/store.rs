@@ -7,6 +7,8 @@
     reason = "helpers of tests; a failure here is a failed test"
 )]
 
+mod damage;
+
 use std::path::Path;
 use std::sync::Arc;
 
