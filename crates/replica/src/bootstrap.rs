@@ -15,8 +15,8 @@
 //! ```
 //!
 //! INVARIANT (amnesia): a node gives no vote, and acknowledges nothing, below what it may have promised before it lost
-//! its disk. The list of founders must stay in the configuration for that; a founder alone in its list, and a node
-//! without a list, are taken at their word. Raft §5.2; Viewstamped Replication Revisited §4.3.
+//! its disk. The list of founders must stay in the configuration for that. A founder alone in its list, and an empty
+//! node without a list, are taken at their word, unless `placet repair` noted that the node had data once. Raft §5.2; Viewstamped Replication Revisited §4.3.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -26,6 +26,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use placet_core::cluster::MemberAddresses;
 use placet_wire::peer;
+use prost::Message;
 use serde::{Deserialize, Serialize};
 use tonic::Status;
 
@@ -34,6 +35,7 @@ use crate::network::client::Peers;
 use crate::network::convert;
 use crate::node::Inner;
 use crate::ports::{Log, LogKey, State};
+use crate::snapshot::position_of;
 use crate::types::{LogId, StoredMembership};
 
 /// Between two rounds of questions: short beside a human's patience, long beside a round trip.
@@ -41,6 +43,8 @@ const ROUND: Duration = Duration::from_millis(150);
 
 /// How long one peer may take to answer a question.
 const ANSWER: Duration = Duration::from_millis(1000);
+
+const REPAIR: &str = "`placet repair --config FILE --from-peers` moves the data aside, and the node catches up";
 
 /// How far a node may take part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,8 +59,25 @@ pub(crate) enum Standing {
         /// Term and index of the last entry that it may have acknowledged.
         target: Option<(u64, u64)>,
     },
+    /// It had data, which was moved away (`placet repair`): the same as `Collecting`, and it never founds a cluster.
+    Rejoining {
+        /// Whom it may ask, beside the founders.
+        members: BTreeMap<u64, MemberAddresses>,
+    },
     /// It takes part.
     Open,
+}
+
+/// Notes in a new log that this node had another one: it gives no votes before it has asked the other members what it
+/// may have promised, and has caught up. `members`: whom it can ask, as far as that is known.
+pub fn forget(log: &dyn Log, members: BTreeMap<u64, MemberAddresses>) -> io::Result<()> {
+    log.put(LogKey::Recovery, &serde_json::to_vec(&Standing::Rejoining { members }).map_err(invalid)?, true)
+}
+
+/// The members that a state knows.
+pub fn known_members(state: &dyn State) -> io::Result<BTreeMap<u64, MemberAddresses>> {
+    let position = position_of(state.position()?)?;
+    Ok(position.membership.nodes().map(|(id, at)| (*id, at.clone())).collect())
 }
 
 /// The guard of the peer door; remembers its standing on disk.
@@ -72,10 +93,10 @@ impl Gate {
     pub(crate) fn open(log: Arc<dyn Log>, state: Arc<dyn State>, founder: bool) -> io::Result<Self> {
         // A state without a vote is a node that lost its log: it no longer knows what it promised.
         if read_vote(log.as_ref())?.is_none() && state.position()?.is_some() {
-            let detail =
-                "the state is there and the log is gone; delete the whole data folder, and the node catches up";
+            let detail = format!("the state is there and the log is gone; {REPAIR}");
             return Err(io::Error::new(io::ErrorKind::InvalidData, detail));
         }
+        check_state_reaches_log(log.as_ref(), state.as_ref())?;
         let standing = match log.get(LogKey::Recovery)? {
             Some(bytes) => serde_json::from_slice(&bytes).map_err(invalid)?,
             None if founder && pristine(log.as_ref(), state.as_ref())? => Standing::Collecting,
@@ -93,7 +114,8 @@ impl Gate {
     }
 
     pub(crate) fn pristine(&self) -> io::Result<bool> {
-        pristine(self.log.as_ref(), self.state.as_ref())
+        let rejoins = matches!(*self.standing.lock(), Standing::Rejoining { .. });
+        Ok(!rejoins && pristine(self.log.as_ref(), self.state.as_ref())?)
     }
 
     fn enter(&self, standing: &mut Standing, next: Standing) -> io::Result<()> {
@@ -107,7 +129,8 @@ impl Gate {
     /// The founder saw every founding member empty; whether this one agrees.
     pub(crate) fn begin(&self) -> io::Result<bool> {
         let mut standing = self.standing.lock();
-        let agreed = !matches!(*standing, Standing::CatchingUp { .. }) && self.pristine()?;
+        let asks = matches!(*standing, Standing::CatchingUp { .. } | Standing::Rejoining { .. });
+        let agreed = !asks && pristine(self.log.as_ref(), self.state.as_ref())?;
         if agreed {
             self.enter(&mut standing, Standing::Open)?;
         }
@@ -116,7 +139,8 @@ impl Gate {
 
     fn leave_collecting(&self, next: Standing) -> io::Result<()> {
         let mut standing = self.standing.lock();
-        if *standing == Standing::Collecting { self.enter(&mut standing, next) } else { Ok(()) }
+        let asks = matches!(*standing, Standing::Collecting | Standing::Rejoining { .. });
+        if asks { self.enter(&mut standing, next) } else { Ok(()) }
     }
 
     fn finish(&self) -> io::Result<()> {
@@ -140,6 +164,19 @@ impl Gate {
             _ => Err(Status::unavailable("this node lost its data and does not know this leader")),
         }
     }
+}
+
+/// A state that ends before the log begins cannot be brought up to date from it.
+fn check_state_reaches_log(log: &dyn Log, state: &dyn State) -> io::Result<()> {
+    let Some(bytes) = log.get(LogKey::LastPurged)? else { return Ok(()) };
+    let purged = peer::LogId::decode(bytes.as_slice()).map_err(invalid)?;
+    let applied = position_of(state.position()?)?.applied;
+    if applied.is_none_or(|applied| applied.index < purged.index) {
+        let (at, after) = (applied.map_or(0, |applied| applied.index), purged.index);
+        let text = format!("the state ends at log index {at}, and the log begins behind {after}; {REPAIR}");
+        return Err(invalid(text));
+    }
+    Ok(())
 }
 
 fn pristine(log: &dyn Log, state: &dyn State) -> io::Result<bool> {
@@ -173,7 +210,12 @@ pub(crate) async fn run(inner: Arc<Inner>) {
     let founders = inner.options.initial_cluster.clone();
     loop {
         let step = match inner.gate.standing() {
-            Standing::Collecting => collect(&inner, &founders).await,
+            Standing::Collecting => collect(&inner, &founders, true).await,
+            Standing::Rejoining { members } => {
+                let mut known = members;
+                known.extend(founders.clone());
+                collect(&inner, &known, false).await
+            }
             Standing::CatchingUp { target, .. } => catch_up(&inner, target),
             Standing::Open => {
                 inner.raft.runtime_config().elect(true);
@@ -190,13 +232,15 @@ pub(crate) async fn run(inner: Arc<Inner>) {
     }
 }
 
-async fn collect(inner: &Inner, founders: &BTreeMap<u64, MemberAddresses>) -> io::Result<()> {
+/// Finds out from `founders`, or whoever else is known, what this node may have promised; founds the cluster if nobody
+/// can have promised anything and it `may_found`.
+async fn collect(inner: &Inner, founders: &BTreeMap<u64, MemberAddresses>, may_found: bool) -> io::Result<()> {
     let me = inner.options.node_id;
     let mut answers = ask_all(inner, founders).await;
     if answers.values().all(|status| status.pristine) {
         let everyone = answers.len() + 1 == founders.len();
         let smallest = founders.first_key_value().is_some_and(|(id, _)| *id == me);
-        return if everyone && smallest { found(inner, founders).await } else { Ok(()) };
+        return if everyone && smallest && may_found { found(inner, founders).await } else { Ok(()) };
     }
     let Some(membership) = newest_membership(&answers) else { return Ok(()) };
     let members = membership.nodes().map(|(id, at)| (*id, at.clone())).collect::<BTreeMap<_, _>>();

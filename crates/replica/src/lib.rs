@@ -15,6 +15,7 @@ pub mod conformance;
 #[doc(hidden)]
 pub mod crash;
 mod decider;
+mod fuse;
 mod log_store;
 mod network;
 mod node;
@@ -27,6 +28,7 @@ mod types;
 mod watch;
 mod work;
 
+pub use bootstrap::{forget, known_members};
 pub use network::server::{PeerService, serve_peers};
 pub use network::wire::{Dial, PeerWire};
 pub use node::{Node, StartError};

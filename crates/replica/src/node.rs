@@ -24,6 +24,7 @@ use tokio::task::JoinHandle;
 
 use crate::bootstrap::{self, Gate};
 use crate::decider::{Decider, Proposal};
+use crate::fuse::{Fuse, FusedLog, FusedState};
 use crate::log_store::{LogStore, last_log_id};
 use crate::network::client::Peers;
 use crate::network::server::PeerService;
@@ -131,6 +132,9 @@ impl Node {
             tracing::warn!("fsync is off: this node may lose what it promised; for tests only");
         }
         let fatal = FatalReason::default();
+        let fuse = Fuse::new(fatal.clone());
+        let log: Arc<dyn Log> = Arc::new(FusedLog { log, fuse: fuse.clone() });
+        let state: Arc<dyn State> = Arc::new(FusedState { state, fuse: fuse.clone() });
         let (notices, _) = broadcast::channel(NOTICES_KEPT);
         let founder = options.initial_cluster.len() > 1 && options.initial_cluster.contains_key(&options.node_id);
         let work = &options.work;
@@ -188,11 +192,20 @@ impl Node {
                 }
             }
         };
+        let burned = inner.raft.clone();
+        let watching = async move {
+            fuse.blown().await;
+            // What Raft notices by itself it has noticed; a record of the state that cannot be read it has not.
+            if let Err(error) = burned.shutdown().await {
+                tracing::error!(%error, "the consensus task did not end cleanly");
+            }
+        };
         let tasks = vec![
             tokio::spawn(judging),
             tokio::spawn(bootstrap::run(inner.clone())),
             tokio::spawn(retention::run(inner.clone())),
             tokio::spawn(inner.watch.clone().run()),
+            tokio::spawn(watching),
         ];
         inner.tasks.lock().extend(tasks);
         Ok(Self { inner })

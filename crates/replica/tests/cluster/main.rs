@@ -9,6 +9,7 @@
 
 mod clocks;
 mod determinism;
+mod disks;
 mod harness;
 
 use std::collections::BTreeSet;
