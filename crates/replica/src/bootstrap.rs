@@ -74,10 +74,22 @@ pub fn forget(log: &dyn Log, members: BTreeMap<u64, MemberAddresses>) -> io::Res
     log.put(LogKey::Recovery, &serde_json::to_vec(&Standing::Rejoining { members }).map_err(invalid)?, true)
 }
 
-/// The members that a state knows.
-pub fn known_members(state: &dyn State) -> io::Result<BTreeMap<u64, MemberAddresses>> {
-    let position = position_of(state.position()?)?;
+/// The members that a position names.
+pub fn members_in(position: &[u8]) -> io::Result<BTreeMap<u64, MemberAddresses>> {
+    let position = convert::decode_position(position).map_err(invalid)?;
     Ok(position.membership.nodes().map(|(id, at)| (*id, at.clone())).collect())
+}
+
+/// Whether a state can be brought up to date from a log: it must reach to where the log begins.
+pub fn check_state_reaches_log(last_purged: Option<&[u8]>, position: Option<Vec<u8>>) -> io::Result<()> {
+    let Some(bytes) = last_purged else { return Ok(()) };
+    let purged = peer::LogId::decode(bytes).map_err(invalid)?;
+    let applied = position_of(position)?.applied;
+    if applied.is_none_or(|applied| applied.index < purged.index) {
+        let (at, after) = (applied.map_or(0, |applied| applied.index), purged.index);
+        return Err(invalid(format!("the state ends at log index {at}, and the log begins behind {after}")));
+    }
+    Ok(())
 }
 
 /// The guard of the peer door; remembers its standing on disk.
@@ -96,7 +108,8 @@ impl Gate {
             let detail = format!("the state is there and the log is gone; {REPAIR}");
             return Err(io::Error::new(io::ErrorKind::InvalidData, detail));
         }
-        check_state_reaches_log(log.as_ref(), state.as_ref())?;
+        check_state_reaches_log(log.get(LogKey::LastPurged)?.as_deref(), state.position()?)
+            .map_err(|error| invalid(format!("{error}; {REPAIR}")))?;
         let standing = match log.get(LogKey::Recovery)? {
             Some(bytes) => serde_json::from_slice(&bytes).map_err(invalid)?,
             None if founder && pristine(log.as_ref(), state.as_ref())? => Standing::Collecting,
@@ -164,19 +177,6 @@ impl Gate {
             _ => Err(Status::unavailable("this node lost its data and does not know this leader")),
         }
     }
-}
-
-/// A state that ends before the log begins cannot be brought up to date from it.
-fn check_state_reaches_log(log: &dyn Log, state: &dyn State) -> io::Result<()> {
-    let Some(bytes) = log.get(LogKey::LastPurged)? else { return Ok(()) };
-    let purged = peer::LogId::decode(bytes.as_slice()).map_err(invalid)?;
-    let applied = position_of(state.position()?)?.applied;
-    if applied.is_none_or(|applied| applied.index < purged.index) {
-        let (at, after) = (applied.map_or(0, |applied| applied.index), purged.index);
-        let text = format!("the state ends at log index {at}, and the log begins behind {after}; {REPAIR}");
-        return Err(invalid(text));
-    }
-    Ok(())
 }
 
 fn pristine(log: &dyn Log, state: &dyn State) -> io::Result<bool> {
@@ -336,5 +336,6 @@ pub(crate) fn status(inner: &Inner) -> io::Result<peer::StatusResponse> {
         version: crate::VERSION.to_owned(),
         log_format: placet_wire::log::FORMAT,
         applied_index: applied.map_or(0, |at| at.index),
+        disk_low: inner.options.disk.is_low(),
     })
 }

@@ -107,6 +107,9 @@ impl Log for FusedLog {
     fn get(&self, key: LogKey) -> io::Result<Option<Vec<u8>>> {
         self.fuse.io("the log cannot be read", self.log.get(key))
     }
+    fn size(&self) -> io::Result<u64> {
+        self.fuse.io("the log cannot be read", self.log.size())
+    }
     fn durable(&self) -> bool {
         self.log.durable()
     }
@@ -138,6 +141,9 @@ impl State for FusedState {
     fn verify(&self, folder: &Path) -> io::Result<Option<Vec<u8>>> {
         // A copy that arrived damaged is refused; it says nothing about this disk.
         self.state.verify(folder)
+    }
+    fn peek(&self, folder: &Path) -> io::Result<Option<Vec<u8>>> {
+        self.state.peek(folder)
     }
     fn install(&self, folder: &Path) -> io::Result<()> {
         self.fuse.check()?;

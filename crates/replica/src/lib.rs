@@ -23,16 +23,18 @@ pub mod options;
 pub mod ports;
 mod retention;
 mod snapshot;
+mod space;
 mod state_machine;
 mod types;
 mod watch;
 mod work;
 
-pub use bootstrap::{forget, known_members};
+pub use bootstrap::{check_state_reaches_log, forget, members_in};
 pub use network::server::{PeerService, serve_peers};
 pub use network::wire::{Dial, PeerWire};
 pub use node::{Node, StartError};
 pub use options::{Clock, Options, PeerTls};
+pub use space::DiskSpace;
 pub use work::Work;
 
 /// The program's version: every crate has the workspace's.

@@ -32,6 +32,7 @@ use crate::options::{LOG_BYTES_MAX_LEAST, Options, PeerTls};
 use crate::ports::{Log, Records, State};
 use crate::retention::{self, LogUse};
 use crate::snapshot::Snapshots;
+use crate::space;
 use crate::state_machine::{Applier, FENCED_RUN_MAX, FatalReason, Progress};
 use crate::types::Raft;
 use crate::watch::PeerWatch;
@@ -206,6 +207,7 @@ impl Node {
             tokio::spawn(retention::run(inner.clone())),
             tokio::spawn(inner.watch.clone().run()),
             tokio::spawn(watching),
+            tokio::spawn(space::watch(inner.clone())),
         ];
         inner.tasks.lock().extend(tasks);
         Ok(Self { inner })
@@ -390,7 +392,7 @@ impl Inner {
             _ if !self.gate.is_open() => {
                 (HealthStatus::Serving, Some("this node lost its data and is catching up".to_owned()))
             }
-            _ => (HealthStatus::Serving, None),
+            _ => (HealthStatus::Serving, self.options.disk.complaint()),
         };
         Health {
             status,

@@ -10,6 +10,7 @@ use placet_core::cluster::MemberAddresses;
 use placet_core::evaluate::Keys;
 
 use crate::network::wire::Dial;
+use crate::space::DiskSpace;
 use crate::work::Work;
 
 /// Where the leader reads the time, in milliseconds since the Unix epoch.
@@ -81,6 +82,8 @@ pub struct Options {
     pub dial: Option<Dial>,
     /// Who does work that blocks on a disk.
     pub work: Work,
+    /// How much space the disk has left.
+    pub disk: DiskSpace,
     /// The secrets that judging needs.
     pub keys: Arc<Keys>,
     /// The leader's clock.
@@ -128,6 +131,7 @@ impl Options {
             tls: None,
             dial: None,
             work: Work::threads(),
+            disk: DiskSpace::unwatched(),
             keys: Arc::default(),
             clock: Clock::system(),
             clock_skew_max: Duration::from_secs(1),

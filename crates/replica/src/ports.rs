@@ -71,8 +71,12 @@ pub trait State: List + Debug + Send + Sync + 'static {
     /// Copies the state as it is into a new `folder`, durable on return, and returns the copy's position, if anything
     /// was ever applied. Runs beside [`State::apply`].
     fn checkpoint(&self, folder: &Path) -> io::Result<Option<Vec<u8>>>;
-    /// Opens a received copy without taking it over and returns its position.
+    /// Opens a received copy without taking it over, reads all of it, and returns its position.
     fn verify(&self, folder: &Path) -> io::Result<Option<Vec<u8>>>;
+    /// The position of a copy that was verified before.
+    fn peek(&self, folder: &Path) -> io::Result<Option<Vec<u8>>> {
+        self.verify(folder)
+    }
     /// Replaces the whole state by a verified copy; `folder` stays as it is. A crash leaves the old state or the new.
     fn install(&self, folder: &Path) -> io::Result<()>;
 }

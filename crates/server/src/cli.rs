@@ -103,6 +103,24 @@ pub enum Command {
     /// Shows and changes the cluster.
     #[command(subcommand)]
     Cluster(Cluster),
+    /// Shows what is damaged in the data of a stopped node; moves it aside on demand.
+    Repair(Repair),
+}
+
+/// Reads everything in the data folder of a stopped node: log, state, evidence, snapshots. Exits 0 when all of it is
+/// whole and 4 when something is damaged.
+#[derive(Debug, Args)]
+pub struct Repair {
+    /// The node's configuration file.
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// Moves the data folder aside, whatever was found, and notes in a new one that this node had data: started again,
+    /// it asks the other members, catches up, and gives no vote before. Nothing is deleted.
+    #[arg(long)]
+    pub from_peers: bool,
+    /// A member to ask, beside the founders and those that the old data names.
+    #[arg(long, value_name = "ID=HOST:PORT", requires = "from_peers")]
+    pub peer: Vec<String>,
 }
 
 #[derive(Debug, Args)]

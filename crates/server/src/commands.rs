@@ -7,6 +7,7 @@ mod kill;
 mod listings;
 mod permits;
 mod policy;
+mod repair;
 
 use std::io::Write;
 
@@ -34,6 +35,7 @@ pub async fn run(cli: &Cli) -> anyhow::Result<u8> {
         Command::Intents => listings::intents(target).await,
         Command::Budgets => listings::budgets(target).await,
         Command::Cluster(command) => listings::cluster(target, command).await,
+        Command::Repair(command) => repair::run(target.output, command),
     }
 }
 

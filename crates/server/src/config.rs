@@ -41,6 +41,9 @@ pub struct Config {
     /// Between two signed heads while evidence grows; 0 for none but those that are asked for.
     #[serde(default = "sign_heads_every_ms_default")]
     pub sign_heads_every_ms: u64,
+    /// Free space below which this node refuses decides, so that the rest can still be written; 0: nobody looks.
+    #[serde(default = "disk_reserve_bytes_default")]
+    pub disk_reserve_bytes: u64,
     /// Where approvers hear of proposals.
     pub webhook: Option<Webhook>,
     /// Address of an OpenTelemetry collector (gRPC), such as `http://127.0.0.1:4317`.
@@ -95,6 +98,10 @@ pub struct Webhook {
     pub url: String,
     /// A file with the secret that signs what is sent.
     pub secret: PathBuf,
+}
+
+fn disk_reserve_bytes_default() -> u64 {
+    256 << 20
 }
 
 fn sign_heads_every_ms_default() -> u64 {
@@ -257,6 +264,10 @@ impl Config {
             });
         }
         options.keys = Arc::new(crate::keys::load(self)?);
+        if self.disk_reserve_bytes > 0 {
+            let data = self.data.clone();
+            options.disk = placet_replica::DiskSpace::watched(self.disk_reserve_bytes, move || free_bytes(&data));
+        }
         let raft = &self.raft;
         if let Some(ms) = raft.heartbeat_ms {
             options.heartbeat = Duration::from_millis(ms);
@@ -279,6 +290,12 @@ impl Config {
         }
         Ok(options)
     }
+}
+
+/// What a process without privileges may still write where `path` is.
+fn free_bytes(path: &Path) -> std::io::Result<u64> {
+    let found = nix::sys::statvfs::statvfs(path).map_err(std::io::Error::from)?;
+    Ok(u64::from(found.blocks_available()).saturating_mul(u64::from(found.fragment_size())))
 }
 
 fn read(path: &Path) -> anyhow::Result<Vec<u8>> {

@@ -14,6 +14,9 @@ use placet_core::redact::RedactionKey;
 
 use crate::config::Config;
 
+/// The node's own signing key in its data folder, unless the configuration names another place.
+pub const HEAD_KEY: &str = "head.key";
+
 /// The secrets of a node. Its own signing key is made at the first start; a redaction key is shared by the cluster, so it
 /// must be there.
 pub fn load(config: &Config) -> anyhow::Result<Keys> {
@@ -21,7 +24,7 @@ pub fn load(config: &Config) -> anyhow::Result<Keys> {
     let head = match &config.head_key {
         Some(path) => read(path)?,
         None => {
-            let path = config.data.join("head.key");
+            let path = config.data.join(HEAD_KEY);
             if !path.exists() {
                 placet_store::private_folder(&config.data)
                     .with_context(|| format!("cannot make `{}`", config.data.display()))?;

@@ -21,6 +21,7 @@ mod mark;
 mod pointer;
 mod record;
 mod records;
+mod scan;
 mod state;
 mod tuning;
 mod wal;
@@ -36,6 +37,7 @@ use thiserror::Error;
 use crate::mark::{Found, Keeper};
 
 pub use log::RocksLog;
+pub use scan::{Finding, ScanReport, scan};
 pub use state::RocksState;
 
 /// What to do about damage.
@@ -113,16 +115,22 @@ pub fn private_folder(path: &Path) -> std::io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Opens the store in `data`, or makes a new one.
-pub fn open(data: &Path, options: &StoreOptions) -> Result<Store, OpenError> {
+/// Takes a data folder for this process.
+fn lock(data: &Path) -> Result<Arc<FolderLock>, OpenError> {
     let folder = |source| OpenError::Folder { path: data.to_owned(), source };
-    private_folder(data).map_err(folder)?;
     let file = File::options().create(true).write(true).truncate(false).open(data.join("LOCK")).map_err(folder)?;
     file.try_lock().map_err(|error| match error {
         TryLockError::WouldBlock => OpenError::InUse(data.to_owned()),
         TryLockError::Error(source) => folder(source),
     })?;
-    let lock = Arc::new(FolderLock { _file: file });
+    Ok(Arc::new(FolderLock { _file: file }))
+}
+
+/// Opens the store in `data`, or makes a new one.
+pub fn open(data: &Path, options: &StoreOptions) -> Result<Store, OpenError> {
+    let folder = |source| OpenError::Folder { path: data.to_owned(), source };
+    private_folder(data).map_err(folder)?;
+    let lock = lock(data)?;
     let own_logs = data.join("rocksdb");
     std::fs::create_dir_all(&own_logs).map_err(folder)?;
     let tuning = tuning::Tuning::new(options, own_logs);

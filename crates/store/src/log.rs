@@ -13,7 +13,7 @@ use placet_replica::bytes::Bytes;
 use placet_replica::ports::{Log, LogKey};
 use rocksdb::{DB, Direction, IteratorMode, ReadOptions, WriteBatch, WriteOptions};
 
-use crate::inspect::{cut, damaged, inspect, rocksdb_failed};
+use crate::inspect::{Inspected, cut, damaged, inspect, rocksdb_failed};
 use crate::keys::{ENTRY, SMALL, behind, key, number};
 use crate::mark::{self, Keeper, Mark};
 use crate::record::{frame, is_bare, unframe};
@@ -80,23 +80,9 @@ impl RocksLog {
         let mark = known.unwrap_or_default();
         let mut options = tuning.log();
         let inspected = inspect(path, mark.log, || DB::open_for_read_only(&options, path, false))?;
-        if inspected.fresh && mark.synced > 0 {
-            return Err(damaged(path, "the log is gone"));
-        }
+        judge(path, &inspected, known)?;
         if let Some(fault) = &inspected.fault {
-            // Before there was a mark nobody noted what was synced: then only a torn end of the last file is a tear.
-            let tail = inspected.wals.last().is_some_and(|(_, last)| *last == fault.file);
-            let synced = match known {
-                Some(mark) => inspected.last.is_some_and(|last| last < mark.synced),
-                None => !tail || !fault.what.starts_with("ends inside"),
-            };
-            if synced {
-                return Err(damaged(&fault.file, at_fault(fault, mark.synced)));
-            }
-            let failed = |source| OpenError::Folder { path: path.to_owned(), source };
-            cut(&inspected, fault).map_err(failed)?;
-        } else if let Some(last) = inspected.last.filter(|last| *last < mark.synced) {
-            return Err(damaged(path, ends_early(last, mark.synced)));
+            cut(&inspected, fault).map_err(|source| OpenError::Folder { path: path.to_owned(), source })?;
         }
         options.create_if_missing(inspected.fresh);
         let db = DB::open(&options, path).map_err(|source| rocksdb_failed(path, source))?;
@@ -119,6 +105,65 @@ impl RocksLog {
         options.set_iterate_upper_bound(entry_key(range.end));
         options
     }
+}
+
+/// Whether what is there may be all that was promised.
+pub(crate) fn judge(path: &Path, inspected: &Inspected, known: Option<Mark>) -> Result<(), OpenError> {
+    let mark = known.unwrap_or_default();
+    if inspected.fresh && mark.synced > 0 {
+        return Err(damaged(path, "the log is gone"));
+    }
+    let Some(fault) = &inspected.fault else {
+        let early = inspected.last.filter(|last| *last < mark.synced);
+        return early.map_or(Ok(()), |last| Err(damaged(path, ends_early(last, mark.synced))));
+    };
+    // Before there was a mark nobody noted what was synced: then only a torn end of the last file is a tear.
+    let tail = inspected.wals.last().is_some_and(|(_, last)| *last == fault.file);
+    let synced = match known {
+        Some(mark) => inspected.last.is_some_and(|last| last < mark.synced),
+        None => !tail || !fault.what.starts_with("ends inside"),
+    };
+    if synced { Err(damaged(&fault.file, at_fault(fault, mark.synced))) } else { Ok(()) }
+}
+
+/// Below which index entries may have no checksum, and whether that was ever noted.
+pub(crate) fn bare_below(db: &DB) -> io::Result<(u64, bool)> {
+    let Some(stored) = db.get(small_key(FORMAT)).map_err(io_error)? else { return Ok((u64::MAX, false)) };
+    let value = unframe(&small_key(FORMAT), Bytes::from(stored))?;
+    number_of(&value).map(|below| (below, true)).ok_or_else(malformed)
+}
+
+/// The small values, by name.
+pub(crate) fn small_values(db: &DB) -> Vec<(String, io::Result<Vec<u8>>)> {
+    let mut found = Vec::new();
+    for name in SMALL_VALUES {
+        let key = small_key(name);
+        let value = match db.get(&key).map_err(io_error) {
+            Ok(None) => continue,
+            Ok(Some(stored)) => unframe(&key, Bytes::from(stored)).map(Vec::from),
+            Err(error) => Err(error),
+        };
+        found.push((String::from_utf8_lossy(name).into_owned(), value));
+    }
+    found
+}
+
+/// Reads every entry, past the cache.
+pub(crate) fn all_entries() -> ReadOptions {
+    let mut options = ReadOptions::default();
+    options.fill_cache(false);
+    options.set_verify_checksums(true);
+    options.set_iterate_lower_bound(entry_key(0));
+    options.set_iterate_upper_bound(behind(key(&[&[ENTRY]])));
+    options
+}
+
+/// The value of a stored entry, and whether a checksum vouches for it.
+pub(crate) fn value_of(index: u64, bare_below: u64, key: &[u8], stored: Bytes) -> io::Result<(Bytes, bool)> {
+    if index < bare_below && is_bare(&stored) {
+        return Ok((stored, false));
+    }
+    unframe(key, stored).map(|value| (value, true))
 }
 
 impl Opened {
@@ -202,10 +247,8 @@ impl RocksLog {
 
     /// The value of a stored entry.
     fn entry(&self, index: u64, key: &[u8], stored: Box<[u8]>) -> io::Result<Bytes> {
-        if index < self.bare_below && is_bare(&stored) {
-            return Ok(Bytes::from(stored));
-        }
-        unframe(key, Bytes::from(stored)).map_err(|error| self.wrong(&format!("record {index}"), &error))
+        let value = value_of(index, self.bare_below, key, Bytes::from(stored));
+        value.map(|(value, _)| value).map_err(|error| self.wrong(&format!("record {index}"), &error))
     }
 
     fn wrong(&self, which: &str, what: &dyn std::fmt::Display) -> io::Error {

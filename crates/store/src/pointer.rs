@@ -43,6 +43,15 @@ fn generations(folder: &Path) -> io::Result<Vec<(u64, std::path::PathBuf)>> {
 
 /// Reads the pointer, or writes the first one. `seen`: the generation that was in use.
 pub(crate) fn current(folder: &Path, seen: u64) -> Result<u64, OpenError> {
+    if let Some(number) = find(folder, seen)? {
+        return Ok(number);
+    }
+    point_to(folder, 1).map_err(|source| OpenError::Folder { path: folder.to_owned(), source })?;
+    Ok(1)
+}
+
+/// Reads the pointer; `None` if there never was one.
+pub(crate) fn find(folder: &Path, seen: u64) -> Result<Option<u64>, OpenError> {
     let failed = |source| OpenError::Folder { path: folder.to_owned(), source };
     let path = folder.join(POINTER);
     let all = generations(folder).map_err(failed)?;
@@ -52,8 +61,7 @@ pub(crate) fn current(folder: &Path, seen: u64) -> Result<u64, OpenError> {
             return Err(damaged(&path, "it does not name a generation"));
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound && all.is_empty() && seen == 0 => {
-            point_to(folder, 1).map_err(failed)?;
-            1
+            return Ok(None);
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(damaged(&path, "it is missing")),
         Err(error) => return Err(failed(error)),
@@ -65,7 +73,7 @@ pub(crate) fn current(folder: &Path, seen: u64) -> Result<u64, OpenError> {
     if !there && (seen > 0 || number > 1 || !all.is_empty()) {
         return Err(damaged(&folder.join(number.to_string()), "it is missing"));
     }
-    Ok(number)
+    Ok(Some(number))
 }
 
 /// Removes every generation but the one, after that one was found good.

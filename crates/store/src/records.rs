@@ -68,9 +68,18 @@ impl Generation {
         Self { db, meta: Mutex::default(), policies: Mutex::default() }
     }
 
+    pub(crate) fn read_meta(&self) -> io::Result<Meta> {
+        Ok(self.json(Family::Meta, &key(&[META]))?.unwrap_or_default())
+    }
+
+    /// Everything of one kind.
+    pub(crate) fn iterator(&self, family: Family, options: ReadOptions) -> io::Result<rocksdb::DBIterator<'_>> {
+        Ok(self.db.iterator_cf_opt(self.family(family)?, options, IteratorMode::Start))
+    }
+
     /// Reads what is kept in memory and checks that the chain ends where it says.
     pub(crate) fn load(self) -> io::Result<Self> {
-        let meta: Meta = self.json(Family::Meta, &key(&[META]))?.unwrap_or_default();
+        let meta = self.read_meta()?;
         if meta.next_index > EvidenceIndex(1) {
             self.check_chain(&meta)?;
         }

@@ -25,6 +25,7 @@ use crate::keys::{self, Family, OPEN, RECORD, after, behind, key};
 use crate::mark::{Keeper, Manifest, Mark};
 use crate::pointer;
 use crate::records::{Generation, open_read_only, read_error};
+use crate::scan::check_all;
 use crate::tuning::Tuning;
 use crate::{FolderLock, OpenError, io_error};
 
@@ -139,10 +140,21 @@ impl State for RocksState {
         let checkpoint = Checkpoint::new(generation.db()).map_err(io_error)?;
         checkpoint.create_checkpoint(folder).map_err(io_error)?;
         // Applying went on meanwhile: only the copy knows where it stands.
-        self.verify(folder)
+        self.peek(folder)
     }
 
     fn verify(&self, folder: &Path) -> io::Result<Option<Vec<u8>>> {
+        let copy = Generation::open_read_only(folder, &self.tuning).map_err(io_error)?;
+        let mut first = None;
+        // All of it: what arrived whole may have been damaged where it came from.
+        check_all(&copy, &mut |what| first = first.take().or(Some(what)));
+        match first {
+            None => copy.load()?.position(),
+            Some(what) => Err(io::Error::new(io::ErrorKind::InvalidData, format!("the copy is damaged: {what}"))),
+        }
+    }
+
+    fn peek(&self, folder: &Path) -> io::Result<Option<Vec<u8>>> {
         Generation::open_read_only(folder, &self.tuning).map_err(io_error)?.load()?.position()
     }
 

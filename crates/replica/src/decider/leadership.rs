@@ -231,6 +231,12 @@ impl Leadership {
         });
         metrics::counter!("placet_judged_total", "op" => call.op.name()).increment(1);
         let (events, answer) = match judged {
+            // What was decided before is answered all the same: that writes nothing.
+            Ok(outcome) if !outcome.events.is_empty() && self.options.disk.sheds(&call.op) => {
+                metrics::counter!("placet_disk_shed_total").increment(1);
+                let detail = self.options.disk.complaint().unwrap_or_else(|| "the disk was low".to_owned());
+                (Vec::new(), Err(Reject::Unavailable { detail }))
+            }
             Ok(outcome) => (outcome.events, Ok(outcome.answer)),
             Err(reject) => (Vec::new(), Err(reject)),
         };

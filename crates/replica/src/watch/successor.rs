@@ -23,6 +23,8 @@ pub(crate) enum Unfit {
     Silent,
     /// It lost its data and gives no votes.
     Recovering,
+    /// Its disk is low: it would have to hand over at once.
+    DiskLow,
     /// A majority's clocks do not agree with its.
     ClockOff,
     /// It lacks more than what is on its way to every member.
@@ -42,6 +44,7 @@ impl fmt::Display for Unfit {
             Self::NotVoter => f.write_str("is not a voter"),
             Self::Silent => f.write_str("does not answer the leader"),
             Self::Recovering => f.write_str("lost its data and is catching up"),
+            Self::DiskLow => f.write_str("has a disk that is low"),
             Self::ClockOff => f.write_str("has a clock that disagrees with the majority's"),
             Self::Behind(entries) => write!(f, "is {entries} entries behind; try again when it has caught up"),
         }
@@ -60,6 +63,9 @@ impl PeerWatch {
         }
         if self.heard.lock().get(&id).is_some_and(|one| one.status.recovering) {
             return Err(Unfit::Recovering);
+        }
+        if self.heard.lock().get(&id).is_some_and(|one| one.status.disk_low) {
+            return Err(Unfit::DiskLow);
         }
         // Well within the bound, or the two of them could pass the leadership to and fro. A clock that nobody has asked
         // about yet is no reason against its node.

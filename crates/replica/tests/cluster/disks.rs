@@ -10,7 +10,7 @@ use placet_core::cluster::{HealthStatus, MembershipChange};
 use placet_core::ids::Principal;
 use placet_core::op::{Answer, Call, Op, Query, Reject};
 use placet_replica::bytes::Bytes;
-use placet_replica::ports::{Log, LogKey};
+use placet_replica::ports::{Log, LogKey, State};
 use placet_replica::{Node, Options, serve_peers};
 use tokio::net::TcpListener;
 
@@ -146,9 +146,8 @@ fn a_repaired_member_that_was_added_later_does_not_vote_before_it_knows() {
     cluster.work(1, 20);
     cluster.allot(4);
     cluster.spawn(4);
-    let change = |cluster: &Cluster, change: MembershipChange| {
-        cluster.block_on(1, cluster.node(1).change_membership(change))
-    };
+    let change =
+        |cluster: &Cluster, change: MembershipChange| cluster.block_on(1, cluster.node(1).change_membership(change));
     change(&cluster, MembershipChange::AddLearner { id: 4, addresses: cluster.addresses(4) }).unwrap();
     wait_for("a promotion", || change(&cluster, MembershipChange::Promote { id: 4 }).ok());
     cluster.work(4, 5);
@@ -156,7 +155,7 @@ fn a_repaired_member_that_was_added_later_does_not_vote_before_it_knows() {
     (1..=4).for_each(|id| cluster.kill(id));
     // What `placet repair --from-peers` does.
     let store = placet_store::open(&cluster.data(4), &placet_store::StoreOptions::default()).unwrap();
-    let members = placet_replica::known_members(store.state.as_ref()).unwrap();
+    let members = placet_replica::members_in(&store.state.position().unwrap().unwrap()).unwrap();
     assert_eq!(members.keys().copied().collect::<Vec<_>>(), [1, 2, 3, 4]);
     drop(store);
     cluster.wipe(4);
@@ -174,4 +173,61 @@ fn a_repaired_member_that_was_added_later_does_not_vote_before_it_knows() {
     let view = cluster.agree();
     assert!(view.evidence_index.0 >= 31, "{view:?}");
     assert_eq!(cluster.submit(4, Op::Query(Query::Position)), Ok(Answer::Position(view.evidence_index)));
+}
+
+/// Free bytes of each node's disk, as its probe sees them.
+static FREE: [AtomicU64; 4] = [const { AtomicU64::new(u64::MAX) }; 4];
+
+fn watched(options: &mut Options) {
+    let id = usize::try_from(options.node_id).unwrap();
+    options.disk = placet_replica::DiskSpace::watched(1000, move || Ok(FREE[id].load(Ordering::SeqCst)));
+}
+
+fn fill(id: u64, free: u64) {
+    FREE[usize::try_from(id).unwrap()].store(free, Ordering::SeqCst);
+}
+
+/// Goal: a leader whose disk is low makes way; when no voter has space decides are refused, and nothing else; when space
+/// returns everything goes on by itself.
+#[test]
+fn a_full_disk_sheds_decides_and_recovers() {
+    let mut cluster = Cluster::start(3, watched);
+    cluster.publish();
+    let open = cluster.work(1, 3);
+    let first = cluster.leader();
+    fill(first, 999);
+    let second = wait_for("a leader with space", || Some(cluster.leader()).filter(|id| *id != first));
+    let detail = cluster.node(first).health().detail.unwrap();
+    assert!(detail.contains("the disk is low: 999 bytes are free and 1000 are kept"), "{detail}");
+    cluster.work(first, 2);
+
+    (1..=3).for_each(|id| fill(id, 10));
+    // Until the guard has looked, a decide still passes: another request each time, because a replay is answered.
+    let (body, refused) = wait_for("a refusal", || {
+        let body = cluster.body();
+        let refused = cluster.submit(second, Op::Decide(body.clone())).err()?;
+        Some((body, refused))
+    });
+    assert!(matches!(&refused, Reject::Unavailable { detail } if detail.contains("the disk is low")), "{refused:?}");
+    // What was decided before is still answered; reports, the switch and reads go on.
+    let again = permit(cluster.submit(second, Op::Decide(decide_body(1))));
+    assert_eq!(again.permit_id, open[0].permit_id);
+    let report = |permit: &str| {
+        let body = format!(
+            r#"{{"protocol":"aadp/0.2","permit_id":"{permit}","outcome":"success","completed_at":"2026-08-17T09:00:00Z"}}"#
+        );
+        cluster.submit(second, Op::Report(body.into_bytes()))
+    };
+    let accepted = report(open[0].permit_id.as_ref().unwrap().as_str());
+    assert!(matches!(&accepted, Ok(Answer::Report(reply)) if reply.accepted), "{accepted:?}");
+    let switch = |engaged| Op::SetKillSwitch { engaged, origin: "test".to_owned(), note: None, scope: None };
+    cluster.submit(second, switch(true)).unwrap();
+    cluster.submit(second, switch(false)).unwrap();
+    assert!(cluster.submit(second, Op::Query(Query::Intents { after: None, limit: 10 })).is_ok());
+
+    // A little above the reserve is not enough to be believed; well above it is.
+    (1..=3).for_each(|id| fill(id, 2000));
+    wait_for("decides again", || cluster.submit(second, Op::Decide(body.clone())).ok());
+    wait_for("health", || cluster.ids().into_iter().all(|id| cluster.node(id).health().detail.is_none()).then_some(()));
+    cluster.agree();
 }

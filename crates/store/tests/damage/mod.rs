@@ -110,7 +110,11 @@ pub(crate) fn copy(from: &Path, to: &Path) {
             let entry = entry.unwrap();
             (entry.path(), to.join(entry.file_name()))
         };
-        if path.is_dir() { copy(&path, &target) } else { drop(fs::copy(&path, &target).unwrap()) }
+        if path.is_dir() {
+            copy(&path, &target);
+        } else {
+            fs::copy(&path, &target).unwrap();
+        }
     }
 }
 
@@ -129,7 +133,7 @@ fn outcome(data: &Path, model: &Model, moment: &Moment, case: &str, tally: &mut 
             let text = error.to_string();
             assert!(text.contains(data.to_str().unwrap()) && text.contains(REPAIR), "{case}: {text}");
             tally.refused += 1;
-            // It stays refused, and the refusal destroys nothing that it speaks of.
+            // A look at everything finds it as well, and so does the next start: the refusal destroys nothing that it speaks of.
             assert!(matches!(open(data, &model::options()), Err(OpenError::Damaged { .. })), "{case}: it forgot");
             return;
         }
@@ -152,18 +156,26 @@ fn outcome(data: &Path, model: &Model, moment: &Moment, case: &str, tally: &mut 
     }
 }
 
-/// How many places of each file are damaged. All of a small file, with a larger number.
-fn places() -> u64 {
-    std::env::var("PLACET_DAMAGE_PLACES").ok().and_then(|text| text.parse().ok()).unwrap_or(6)
+/// How many places of each file are damaged, and which share of the cases is played. Without a number: a few hundred
+/// cases; with one, all of them.
+fn effort() -> (u64, usize) {
+    let asked = std::env::var("PLACET_DAMAGE_PLACES").ok().and_then(|text| text.parse().ok());
+    asked.map_or((2, 7), |places| (places, 1))
 }
 
 fn run(model: &Model, moment: &Moment, which: impl Fn(&str) -> bool) -> Tally {
     let mut tally = Tally::default();
     let scratch = model::folder();
     let data = scratch.path().join("data");
+    let (places, share) = effort();
+    let mut case_number = 0;
     for file in files(&moment.image).into_iter().filter(|file| which(file.to_str().unwrap())) {
         let size = fs::metadata(moment.image.join(&file)).unwrap().len();
-        for damage in damages(size, places()) {
+        for damage in damages(size, places) {
+            case_number += 1;
+            if case_number % share != 0 {
+                continue;
+            }
             if data.exists() {
                 fs::remove_dir_all(&data).unwrap();
             }
@@ -200,6 +212,10 @@ fn a_killed_store_comes_back_whole() {
         let mut tally = Tally::default();
         outcome(&data, &model, moment, &moment.name, &mut tally);
         assert_eq!(tally.whole, 1, "{}: {tally:?}", moment.name);
+        let report = placet_store::scan(&data, &model::options()).unwrap();
+        assert_eq!(report.findings, [], "{}", moment.name);
+        assert_eq!((report.log_records, report.without_checksum), (moment.synced, 0));
+        assert!(report.entries > 0 && report.state_records > report.entries, "{report:?}");
     }
 }
 

@@ -9,7 +9,7 @@ use placet_core::fold::fold;
 use placet_core::ids::{Entropy, EvidenceIndex, Principal, RequestId};
 use placet_core::op::{Call, Op};
 use placet_core::stamp::Stamp;
-use placet_core::state::{Changes, List, Overlay, Read};
+use placet_core::state::{Changes, Overlay};
 use placet_replica::bytes::Bytes;
 use placet_replica::ports::{Log, LogKey, State};
 use placet_store::{Store, StoreOptions, open};
@@ -23,7 +23,7 @@ policies:
 "#;
 
 pub(crate) fn options() -> StoreOptions {
-    StoreOptions { unsafe_no_fsync: false, block_cache_bytes: 4 << 20 }
+    StoreOptions { unsafe_no_fsync: false, block_cache_bytes: 4 << 20, ..StoreOptions::default() }
 }
 
 /// A folder in memory where there is one: thousands of opens, each with its syncs.
