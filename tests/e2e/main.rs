@@ -18,6 +18,7 @@ mod membership;
 mod operators;
 mod redaction;
 mod retention;
+mod storage;
 mod tls;
 mod verifier;
 mod webhook;

@@ -15,10 +15,10 @@ use std::sync::Arc;
 use placet_core::evaluate::evaluate;
 use placet_core::event::Event;
 use placet_core::fold::fold;
-use placet_core::ids::{Entropy, EvidenceIndex, Principal};
+use placet_core::ids::{Entropy, EvidenceIndex, Hash, Principal};
 use placet_core::op::{Call, Op};
 use placet_core::stamp::Stamp;
-use placet_core::state::{Changes, List, Overlay, Read};
+use placet_core::state::{Changes, Counter, CounterKey, List, Overlay, Read};
 use placet_replica::bytes::Bytes;
 use placet_replica::ports::{Log, LogKey, State};
 use placet_store::{OpenError, Store, StoreOptions, open};
@@ -215,4 +215,68 @@ fn a_policy_is_read_from_its_entry_when_nothing_else_holds_it() {
     let policy = store.state.policy(&digest).unwrap().unwrap();
     assert_eq!(*policy.digest(), digest);
     assert!(policy.document().actions.contains_key("read.status"));
+}
+
+/// Goal: a folder that was written before records had checksums (two runs, the second killed) is read, and is guarded
+/// from its first start on.
+#[test]
+fn a_store_of_before_checksums_is_read() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/store-v0");
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    damage::copy(&golden, &data);
+    let options = StoreOptions { block_cache_bytes: 4 << 20, ..StoreOptions::default() };
+    let looked = placet_store::scan(&data, &options).unwrap();
+    assert_eq!((looked.findings.len(), looked.log_records, looked.without_checksum), (0, 13, 13), "{looked:?}");
+    assert_eq!(looked.entries, 10);
+    let first = store(&data);
+    let old = first.log.read(0..u64::MAX, usize::MAX).unwrap();
+    assert_eq!(indexes(&old), (0..13).collect::<Vec<_>>());
+    assert_eq!(first.state.meta().unwrap().next_index, EvidenceIndex(11));
+    let vote = first.log.get(LogKey::Vote).unwrap().unwrap();
+    first.log.append(&entries(13..15)).unwrap();
+    first.log.sync().unwrap();
+    drop(first);
+    let again = store(&data);
+    let all = again.log.read(0..u64::MAX, usize::MAX).unwrap();
+    assert_eq!((&all[..13], indexes(&all[13..])), (&old[..], vec![13, 14]));
+    assert_eq!(again.log.get(LogKey::Vote).unwrap().unwrap(), vote);
+    drop(again);
+    let looked = placet_store::scan(&data, &options).unwrap();
+    assert_eq!((looked.findings.len(), looked.log_records, looked.without_checksum), (0, 15, 13), "{looked:?}");
+    std::fs::remove_file(data.join("MARK")).unwrap();
+    assert!(matches!(open(&data, &options), Err(OpenError::Damaged { .. })), "it was guarded");
+}
+
+/// Goal: what guards against lost files never refuses a good one: tables of different kinds are written at different
+/// times, many write-ahead logs live and die, and copies are taken meanwhile.
+#[test]
+fn a_busy_state_is_never_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let first = store(&data);
+    let state = first.state.clone();
+    let writing = std::thread::spawn(move || {
+        for number in 0..1500u64 {
+            let mut changes = Changes::default();
+            let long = format!("{number:06}{}", "x".repeat(60_000));
+            let of = CounterKey { budget: long, window: "day".to_owned(), scope: None };
+            changes.counters.insert(of, Counter::default());
+            // A kind that hardly grows keeps old write-ahead logs alive.
+            changes.merkle.insert((1, number), Hash([7; 32]));
+            state.apply(changes, number.to_string().as_bytes()).unwrap();
+        }
+    });
+    let mut copies = 0;
+    while !writing.is_finished() {
+        let copy = dir.path().join(format!("copy-{copies}"));
+        first.state.checkpoint(&copy).unwrap();
+        first.state.verify(&copy).unwrap();
+        std::fs::remove_dir_all(&copy).unwrap();
+        copies += 1;
+    }
+    writing.join().unwrap();
+    assert!(copies > 2, "{copies}");
+    drop(first);
+    assert_eq!(store(&data).state.position().unwrap().unwrap(), b"1499");
 }

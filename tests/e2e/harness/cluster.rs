@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -241,6 +241,22 @@ impl Cluster {
         match &mut self.members[id as usize - 1].process {
             Some((child, _)) => child.try_wait().unwrap().is_some(),
             None => true,
+        }
+    }
+
+    /// Waits until a node's process has ended by itself.
+    pub fn ended(&mut self, id: u64) -> ExitStatus {
+        let (mut child, _stdin) = self.members[id as usize - 1].process.take().expect("the node runs");
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                return status;
+            }
+            if Instant::now() > deadline {
+                let _ = child.kill();
+                panic!("node {id} still runs:\n{}", self.log(id));
+            }
+            std::thread::sleep(Duration::from_millis(20));
         }
     }
 
