@@ -147,7 +147,7 @@ pub fn open(data: &Path, options: &StoreOptions) -> Result<Store, OpenError> {
     let opened = RocksLog::open(&log_folder, &tuning, known)?;
     // Before the first promise of this start, and only once the log was found good.
     let keeper = Arc::new(Keeper::open(data, &log_folder, known.unwrap_or_default(), number).map_err(folder)?);
-    let log = opened.keep(known.is_some(), keeper.clone(), lock.clone())?;
+    let log = opened.keep(keeper.clone(), lock.clone())?;
     let state = RocksState::open(&data.join("state"), tuning, known.unwrap_or_default(), keeper, lock)?;
     Ok(Store { log, state: Arc::new(state), snapshot_dir: data.join("snapshots") })
 }

@@ -90,6 +90,11 @@ impl RocksLog {
         if last < mark.synced {
             return Err(damaged(path, ends_early(last, mark.synced)));
         }
+        // Before the mark is made anew.
+        let format = db.get(small_key(FORMAT)).map_err(|source| rocksdb_failed(path, source))?;
+        if format.is_some() && known.is_none() {
+            return Err(damaged(&path.with_file_name(mark::NAME), "it is missing, so nobody knows what was synced"));
+        }
         Ok(Opened { db, path: path.to_owned(), fsync: tuning.fsync })
     }
 
@@ -133,13 +138,14 @@ pub(crate) fn bare_below(db: &DB) -> io::Result<(u64, bool)> {
     number_of(&value).map(|below| (below, true)).ok_or_else(malformed)
 }
 
-/// The small values, by name.
-pub(crate) fn small_values(db: &DB) -> Vec<(String, io::Result<Vec<u8>>)> {
+/// The small values, by name. Unless the store was `upgraded` they have no checksum yet.
+pub(crate) fn small_values(db: &DB, upgraded: bool) -> Vec<(String, io::Result<Vec<u8>>)> {
     let mut found = Vec::new();
     for name in SMALL_VALUES {
         let key = small_key(name);
         let value = match db.get(&key).map_err(io_error) {
             Ok(None) => continue,
+            Ok(Some(stored)) if !upgraded && is_bare(&stored) => Ok(stored),
             Ok(Some(stored)) => unframe(&key, Bytes::from(stored)).map(Vec::from),
             Err(error) => Err(error),
         };
@@ -168,18 +174,10 @@ pub(crate) fn value_of(index: u64, bare_below: u64, key: &[u8], stored: Bytes) -
 
 impl Opened {
     /// Reads what is kept in memory, and writes values of before checksums anew.
-    pub(crate) fn keep(
-        self,
-        marked: bool,
-        keeper: Arc<Keeper>,
-        lock: Arc<FolderLock>,
-    ) -> Result<Arc<RocksLog>, OpenError> {
+    pub(crate) fn keep(self, keeper: Arc<Keeper>, lock: Arc<FolderLock>) -> Result<Arc<RocksLog>, OpenError> {
         let Self { db, path, fsync } = self;
         let failed = |source| OpenError::Database { path: path.clone(), source };
         let format = db.get(small_key(FORMAT)).map_err(failed)?;
-        if format.is_some() && !marked {
-            return Err(damaged(&path.with_file_name(mark::NAME), "it is missing, so nobody knows what was synced"));
-        }
         let mut log = RocksLog {
             db,
             path: path.clone(),

@@ -133,7 +133,7 @@ fn scan_log(report: &mut ScanReport, folder: &Path, tuning: &Tuning, mark: Optio
                     "it is missing or damaged, so nobody knows what was synced",
                 );
             }
-            for (name, value) in log::small_values(&db) {
+            for (name, value) in log::small_values(&db, upgraded) {
                 match value {
                     Ok(value) if name == "last_purged" => report.last_purged = Some(value),
                     Ok(_) => {}
