@@ -295,7 +295,7 @@ impl Config {
 /// What a process without privileges may still write where `path` is.
 fn free_bytes(path: &Path) -> std::io::Result<u64> {
     let found = nix::sys::statvfs::statvfs(path).map_err(std::io::Error::from)?;
-    Ok(u64::from(found.blocks_available()).saturating_mul(u64::from(found.fragment_size())))
+    Ok(found.blocks_available().saturating_mul(found.fragment_size()))
 }
 
 fn read(path: &Path) -> anyhow::Result<Vec<u8>> {

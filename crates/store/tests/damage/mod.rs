@@ -75,7 +75,7 @@ fn damages(size: u64, places: u64) -> Vec<Damage> {
         all.push(Damage::Flip { at, bit });
         all.push(Damage::Cut { to: at });
         all.push(Damage::Zero { at, len: 7 });
-        all.push(if n % 2 == 0 { Damage::Zero { at, len: 4096 } } else { Damage::Noise { at, len: 512 } });
+        all.push(if n.is_multiple_of(2) { Damage::Zero { at, len: 4096 } } else { Damage::Noise { at, len: 512 } });
     }
     if size > 0 {
         all.push(Damage::Flip { at: size - 1, bit: 0 });
@@ -167,12 +167,12 @@ fn run(model: &Model, moment: &Moment, (places, share): (u64, usize), which: imp
     let mut tally = Tally::default();
     let scratch = model::folder();
     let data = scratch.path().join("data");
-    let mut case_number = 0;
+    let mut case_number = 0usize;
     for file in files(&moment.image).into_iter().filter(|file| which(file.to_str().unwrap())) {
         let size = fs::metadata(moment.image.join(&file)).unwrap().len();
         for damage in damages(size, places) {
             case_number += 1;
-            if case_number % share != 0 {
+            if !case_number.is_multiple_of(share) {
                 continue;
             }
             if data.exists() {

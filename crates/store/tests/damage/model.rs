@@ -59,7 +59,7 @@ pub(crate) struct Model {
 }
 
 pub(crate) fn entry(index: u64) -> Bytes {
-    let len = 40 + usize::try_from(index * 37 % 900).unwrap() + if index % 17 == 0 { 40_000 } else { 0 };
+    let len = 40 + usize::try_from(index * 37 % 900).unwrap() + if index.is_multiple_of(17) { 40_000 } else { 0 };
     let bytes = (0..len).map(|at| u8::try_from((at as u64 * 7 + index * 13) % 256).unwrap());
     Bytes::from(bytes.collect::<Vec<_>>())
 }
