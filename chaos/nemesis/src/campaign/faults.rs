@@ -60,6 +60,9 @@ const STARTS_WITHIN: Duration = Duration::from_secs(20);
 /// How long a node may take to be a full member again after its data was deleted.
 const RECOVERS_WITHIN: Duration = Duration::from_secs(40);
 
+/// How long a node runs on files that were spoilt.
+const SPOILT_FOR: Duration = Duration::from_secs(5);
+
 /// Brings one fault about, waits, and undoes it.
 pub async fn strike(run: &mut Run, kind: Kind) -> anyhow::Result<()> {
     let ids = run.cluster.founders();
@@ -184,8 +187,9 @@ async fn full_disk(run: &mut Run) -> anyhow::Result<()> {
     run.restart_ended(true)
 }
 
-/// Spoils a stopped node's files. It may find out and refuse to start; then it is what an operator does: everything is
-/// deleted, and the peers give it back. It may also not notice, where nothing that it needs was hit.
+/// Spoils a stopped node's files. It may find out and refuse to start, or stop when it meets the place, or run where
+/// nothing that it needs was hit; wrong evidence it may never show. Then it is what an operator does: everything is
+/// deleted, and the peers give it back.
 async fn spoil(
     run: &mut Run,
     node: u64,
@@ -198,17 +202,15 @@ async fn spoil(
     run.cluster.kill(node)?;
     let file = how(run, node)?;
     run.cluster.spawn(node, &[])?;
-    run.cluster.serves(node, Duration::from_secs(5)).await;
-    let refused = run.cluster.ended(node)?.is_some();
+    let refused = run.cluster.end_of(node, SPOILT_FOR).await?.is_some();
     *run.figures.entry(format!("{what}_refused")).or_default() += u64::from(refused);
-    if refused {
-        let reason = run.cluster.log_tail(node, 1);
-        if reason.trim().is_empty() {
-            run.failures.push(format!("node {node} ended without a word about {}", file.display()));
-        }
-        run.cluster.wipe(node)?;
-        run.cluster.spawn(node, &[])?;
+    if refused && run.cluster.log_tail(node, 1).trim().is_empty() {
+        run.failures.push(format!("node {node} ended without a word about {}", file.display()));
     }
+    // What it did not meet yet it would meet in the middle of something else.
+    run.cluster.kill(node)?;
+    run.cluster.wipe(node)?;
+    run.cluster.spawn(node, &[])?;
     let serves = run.cluster.serves(node, STARTS_WITHIN).await && run.cluster.whole(&ids, RECOVERS_WITHIN).await;
     run.timeline.end(bar);
     if !serves {
