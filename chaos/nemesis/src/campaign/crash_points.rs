@@ -115,7 +115,7 @@ async fn once(run: &mut Run, point: &str, way: Way, count: u64, fault: &str) -> 
     let bar = run.timeline.begin(fault, node);
     let dead = match way {
         Way::Works | Way::Receives => None,
-        Way::Leads => lead(run, node).await?,
+        Way::Leads => lead_to_death(run, node).await?,
         Way::Sends => match lead(run, node).await? {
             Some(dead) => Some(dead),
             None => {
@@ -174,6 +174,20 @@ async fn lead(run: &mut Run, node: u64) -> anyhow::Result<Dead> {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     anyhow::bail!("node {node} could not be made the leader")
+}
+
+/// Makes a node the leader until it dies of it: another may win an election meanwhile.
+async fn lead_to_death(run: &mut Run, node: u64) -> anyhow::Result<Dead> {
+    for _ in 0..8 {
+        let dead = match lead(run, node).await? {
+            None => run.cluster.end_of(node, Duration::from_secs(4)).await?,
+            dead => dead,
+        };
+        if dead.is_some() {
+            return Ok(dead);
+        }
+    }
+    Ok(None)
 }
 
 /// A stopped node misses more than the log keeps, or everything.
