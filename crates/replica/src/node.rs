@@ -187,10 +187,7 @@ impl Node {
         let judging = async move {
             // A leader that cannot judge must not go on leading.
             if std::panic::AssertUnwindSafe(decider.run()).catch_unwind().await.is_err() {
-                let _ = watched.fatal.set("the Decider panicked; its message is above".to_owned());
-                if let Err(error) = watched.raft.shutdown().await {
-                    tracing::error!(%error, "the consensus task did not end cleanly");
-                }
+                watched.stop_for("the Decider panicked; its message is above".to_owned()).await;
             }
         };
         let burned = inner.raft.clone();
@@ -314,6 +311,15 @@ impl Node {
 }
 
 impl Inner {
+    /// Stops this node for good; the process ends with this reason.
+    pub(crate) async fn stop_for(&self, reason: String) {
+        tracing::error!(reason, "this node stops");
+        self.fatal.get_or_init(|| reason);
+        if let Err(error) = self.raft.shutdown().await {
+            tracing::error!(%error, "the consensus task did not end cleanly");
+        }
+    }
+
     pub(crate) fn now(&self) -> Stamp {
         let last = self.records.meta().map_or(Stamp::default(), |meta| meta.last_stamp);
         Stamp(self.options.clock.now_ms()).max(last)
