@@ -1,10 +1,15 @@
 //! Many seeds, a process for each: nothing of one run reaches another, and a seed alone repeats exactly what it did.
 
 use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// A run takes a second; one that takes this long has no end.
+const RUN_MAX: Duration = Duration::from_secs(60);
 
 /// Panics of this process, the first one's words.
 static PANIC: Mutex<Option<String>> = Mutex::new(None);
@@ -64,17 +69,12 @@ pub fn run(batch: &Batch, wanted: bool) -> anyhow::Result<ExitCode> {
                 if seed >= batch.from + batch.seeds || enough.load(Ordering::SeqCst) {
                     return Ok(());
                 }
-                let mut command = Command::new(&program);
-                command.args(["--seed", &seed.to_string()]).args(&batch.arguments).stderr(Stdio::null());
-                let output = command.output()?;
-                let text = String::from_utf8_lossy(&output.stdout).into_owned();
+                let (text, success) = one(&program, seed, &batch.arguments)?;
                 let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
-                if !output.status.success() {
+                if !success {
                     enough.store(wanted, Ordering::SeqCst);
-                    let why = text
-                        .lines()
-                        .find(|line| line.starts_with("VIOLATED"))
-                        .map_or_else(|| format!("the run ended with {} and no word", output.status), str::to_owned);
+                    let why = text.lines().find(|line| line.starts_with("VIOLATED"));
+                    let why = why.unwrap_or("the run had no end, or ended without a word").to_owned();
                     if !wanted {
                         println!("seed {seed}: {why}\n  {}", again(seed, &batch.arguments));
                     }
@@ -113,6 +113,32 @@ pub fn run(batch: &Batch, wanted: bool) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     Ok(if sums.failed.is_empty() && ran == batch.seeds { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What one run printed, and whether it ended well. One that does not end is ended.
+fn one(program: &Path, seed: u64, arguments: &[String]) -> anyhow::Result<(String, bool)> {
+    let mut command = Command::new(program);
+    command.args(["--seed", &seed.to_string()]).args(arguments).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn()?;
+    let mut said = child.stdout.take().ok_or_else(|| anyhow::anyhow!("no output"))?;
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        said.read_to_string(&mut text).map(|_| text)
+    });
+    let begun = Instant::now();
+    let success = loop {
+        if let Some(status) = child.try_wait()? {
+            break status.success();
+        }
+        if begun.elapsed() > RUN_MAX {
+            child.kill()?;
+            child.wait()?;
+            break false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let text = reader.join().map_err(|_| anyhow::anyhow!("a reader panicked"))??;
+    Ok((text, success))
 }
 
 impl Sums {

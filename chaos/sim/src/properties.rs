@@ -45,8 +45,10 @@ pub struct Copies {
 /// How a run ended, after everything was healed.
 #[derive(Debug)]
 pub struct End<'a> {
-    /// The state that all nodes agree on.
+    /// The state with the most entries.
     pub state: &'a MemState,
+    /// The states of all members.
+    pub states: &'a [(u64, MemState)],
     /// How long after the last fault a decide was answered again.
     pub recovered_ms: Option<u64>,
     /// How long until every node had applied the same.

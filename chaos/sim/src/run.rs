@@ -69,10 +69,10 @@ pub async fn run(seed: u64, faulty_ms: u64, trace: Trace) -> anyhow::Result<Outc
 }
 
 fn conclude(world: &World, recovered_ms: Option<u64>, converged_ms: Option<u64>) -> Outcome {
-    let state = world.state_of_all();
+    let (state, states) = (world.longest_state(), world.states_of_members());
     if world.violation().is_none() {
         let bound_ms = u64::try_from(BOUND.as_millis()).unwrap_or(u64::MAX);
-        world.conclude(&End { state: &state, recovered_ms, converged_ms, bound_ms });
+        world.conclude(&End { state: &state, states: &states, recovered_ms, converged_ms, bound_ms });
     }
     world.note(|| format!("recovered {recovered_ms:?}, converged {converged_ms:?}, {} entries", state.entries.len()));
     Outcome {

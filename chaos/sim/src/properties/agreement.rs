@@ -72,6 +72,14 @@ impl Property for Agreement {
     }
 
     fn end(&mut self, end: &End<'_>) -> Result<(), String> {
+        for (node, state) in end.states {
+            let one = end.state;
+            let same = (&state.requests, &state.permits, &state.approvals, &state.counters)
+                == (&one.requests, &one.permits, &one.approvals, &one.counters);
+            if !same || state.meta != one.meta || state.entries != one.entries || state.merkle != one.merkle {
+                return Err(format!("node {node} has applied the same and holds other records"));
+            }
+        }
         if end.state.entries.len() != self.entries.len() {
             return Err(format!("{} entries at the end, {} were applied", end.state.entries.len(), self.entries.len()));
         }

@@ -190,8 +190,17 @@ impl World {
         first.is_some_and(|first| first.3 == 0 && views.iter().all(|view| *view == first))
     }
 
+    /// The states of all members, as the leader knows them.
+    pub fn states_of_members(&self) -> Vec<(u64, MemState)> {
+        let leader = self.leader().and_then(|id| self.running(id));
+        let Some(view) = leader.and_then(|(_, node)| node.cluster().ok()) else { return Vec::new() };
+        let slots = self.0.slots.lock();
+        let members = view.members.iter().filter_map(|member| Some((member.id, slots.get(&member.id)?)));
+        members.map(|(id, slot)| (id, slot.disks.state.lock().now.mem.clone())).collect()
+    }
+
     /// The state with the most entries.
-    pub fn state_of_all(&self) -> MemState {
+    pub fn longest_state(&self) -> MemState {
         let slots = self.0.slots.lock();
         let longest = slots.values().max_by_key(|slot| slot.disks.state.lock().now.mem.meta.next_index);
         longest.map(|slot| slot.disks.state.lock().now.mem.clone()).unwrap_or_default()
