@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# `./dev chaos`: long runs of real faults against real clusters; and the short one, which `./dev test` runs too.
+# `./dev chaos`: long runs of real faults against real clusters, of the simulation and of the model; and the short ones,
+# which `./dev test` runs too.
 # Sourced by ./dev, which provides say, die, prepare and $root.
 
 # What the faults are made with. A machine without one of them skips the faults that need it, and the run says so.
@@ -40,7 +41,31 @@ chaos_short() {
   "$root/target/debug/placet-nemesis" short
 }
 
+# Two hundred seeds of the simulation, and every planted bug; optimised, or they take an hour.
+simulate() {
+  say "simulation: 200 seeds, and every planted bug"
+  cargo test --profile sim -p placet-sim --features runs --test sim &&
+    cargo test --profile sim -p placet-sim --features runs,planted --test sim
+}
+
 chaos() {
+  case ${1:-} in
+    sim)
+      shift
+      cargo run --quiet --profile sim -p placet-sim -- "$@"
+      return
+      ;;
+    planted)
+      shift
+      cargo run --quiet --profile sim -p placet-sim --features planted -- "$@"
+      return
+      ;;
+    model)
+      shift
+      cargo run --quiet --release -p placet-model -- "$@"
+      return
+      ;;
+  esac
   [ "$(id -u)" -eq 0 ] || die "real faults need root, for network namespaces"
   prepare
   chaos_tools
