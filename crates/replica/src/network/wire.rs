@@ -21,7 +21,9 @@ pub type PeerWire = BoxCloneSyncService<Request, Response, BoxError>;
 
 /// Opens ways to peers by id and address, instead of TCP: for simulation.
 #[derive(Clone)]
-pub struct Dial(Arc<dyn Fn(u64, &str) -> PeerWire + Send + Sync>);
+pub struct Dial(Arc<Open>);
+
+type Open = dyn Fn(u64, &str) -> PeerWire + Send + Sync;
 
 impl Dial {
     /// `open` is called with the id and the address of a peer; it must not block.
