@@ -20,7 +20,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -98,8 +98,6 @@ pub(crate) struct Gate {
     log: Arc<dyn Log>,
     state: Arc<dyn State>,
     standing: Mutex<Standing>,
-    /// A standing could not be written: what this node is allowed is not on disk, and no second try makes it so.
-    broken: OnceLock<String>,
 }
 
 impl Gate {
@@ -117,7 +115,7 @@ impl Gate {
             None if founder && pristine(log.as_ref(), state.as_ref())? => Standing::Collecting,
             None => Standing::Open,
         };
-        Ok(Self { log, state, standing: Mutex::new(standing), broken: OnceLock::new() })
+        Ok(Self { log, state, standing: Mutex::new(standing) })
     }
 
     pub(crate) fn standing(&self) -> Standing {
@@ -128,11 +126,6 @@ impl Gate {
         *self.standing.lock() == Standing::Open
     }
 
-    /// Why this node has to stop, if it has to.
-    pub(crate) fn broken(&self) -> Option<&str> {
-        self.broken.get().map(String::as_str)
-    }
-
     pub(crate) fn pristine(&self) -> io::Result<bool> {
         let rejoins = matches!(*self.standing.lock(), Standing::Rejoining { .. });
         Ok(!rejoins && pristine(self.log.as_ref(), self.state.as_ref())?)
@@ -140,10 +133,7 @@ impl Gate {
 
     fn enter(&self, standing: &mut Standing, next: Standing) -> io::Result<()> {
         // On disk before it counts: after the first append this node no longer looks empty.
-        let bytes = serde_json::to_vec(&next).map_err(invalid)?;
-        self.log.put(LogKey::Recovery, &bytes, true).inspect_err(|error| {
-            self.broken.get_or_init(|| format!("this node's standing could not be written: {error}"));
-        })?;
+        self.log.put(LogKey::Recovery, &serde_json::to_vec(&next).map_err(invalid)?, true)?;
         tracing::info!(from = ?standing, to = ?next, "this node's standing changed");
         *standing = next;
         Ok(())
@@ -237,9 +227,6 @@ pub(crate) async fn run(inner: Arc<Inner>) {
         };
         if let Err(error) = step {
             tracing::warn!(%error, "this node could not take its place yet");
-        }
-        if let Some(reason) = inner.gate.broken() {
-            return inner.stop_for(reason.to_owned()).await;
         }
         tokio::time::sleep(ROUND).await;
     }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use placet_core::planted::{self, Bug};
 use placet_replica::ports::{Log, LogKey};
 
 use super::DiskFaults;
@@ -19,6 +20,8 @@ use crate::life::Life;
 pub struct LogContent {
     /// By index.
     pub entries: BTreeMap<u64, Bytes>,
+    /// Entries that rotted after they were written, as they are now.
+    rotten: BTreeMap<u64, Bytes>,
     small: HashMap<LogKey, Vec<u8>>,
 }
 
@@ -32,7 +35,25 @@ enum Write {
 }
 
 impl LogContent {
+    /// An entry as it was written; like the real store, the disk knows by a checksum what it wrote.
+    fn whole(&self, index: u64, bytes: &Bytes) -> io::Result<Bytes> {
+        match self.rotten.get(&index) {
+            None => Ok(bytes.clone()),
+            Some(rotten) if planted::on(Bug::ChainNotChecked) => Ok(rotten.clone()),
+            Some(_) => {
+                let what = format!("entry {index} of the simulated log is not as it was written");
+                Err(io::Error::new(io::ErrorKind::InvalidData, what))
+            }
+        }
+    }
+
     fn take(&mut self, write: Write) {
+        match &write {
+            Write::Entry(index, _) => drop(self.rotten.remove(index)),
+            Write::Truncate(from) => drop(self.rotten.split_off(from)),
+            Write::Purge(to, _) => self.rotten = self.rotten.split_off(&to.saturating_add(1)),
+            Write::Small(..) => {}
+        }
         match write {
             Write::Entry(index, bytes) => drop(self.entries.insert(index, bytes)),
             Write::Truncate(from) => drop(self.entries.split_off(&from)),
@@ -81,6 +102,11 @@ impl LogDisk {
         self.now = self.durable.clone();
     }
 
+    /// Whether an entry rotted that is still there.
+    pub fn is_rotten(&self) -> bool {
+        !self.durable.rotten.is_empty() || !self.now.rotten.is_empty()
+    }
+
     /// Turns one bit of one durable entry. `false` when there is none.
     pub fn flip(&mut self, rng: &mut Rng) -> bool {
         let indexes: Vec<u64> = self.durable.entries.keys().copied().collect();
@@ -89,7 +115,7 @@ impl LogDisk {
         let at = usize::try_from(rng.below(bytes.len() as u64)).unwrap_or_default();
         let Some(byte) = bytes.get_mut(at) else { return false };
         *byte ^= 1 << rng.below(8);
-        self.durable.entries.insert(*index, Bytes::from(bytes));
+        self.durable.rotten.insert(*index, Bytes::from(bytes));
         self.now = self.durable.clone();
         true
     }
@@ -174,7 +200,7 @@ impl Log for SimLog {
             if size > bytes_max && !found.is_empty() {
                 break;
             }
-            found.push((*index, bytes.clone()));
+            found.push((*index, disk.now.whole(*index, bytes)?));
         }
         Ok(found)
     }
@@ -182,7 +208,8 @@ impl Log for SimLog {
     fn last(&self) -> io::Result<Option<(u64, Bytes)>> {
         self.life.operate()?;
         let disk = self.disk.lock();
-        Ok(disk.now.entries.last_key_value().map(|(index, bytes)| (*index, bytes.clone())))
+        let last = disk.now.entries.last_key_value();
+        last.map(|(index, bytes)| Ok((*index, disk.now.whole(*index, bytes)?))).transpose()
     }
 
     fn put(&self, key: LogKey, value: &[u8], durable: bool) -> io::Result<()> {

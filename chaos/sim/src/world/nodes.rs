@@ -217,13 +217,19 @@ impl World {
     }
 
     fn is_damaged(&self, id: u64) -> bool {
-        self.0.slots.lock().get(&id).is_some_and(|slot| slot.damaged)
+        self.0.slots.lock().get(&id).is_some_and(|slot| slot.damaged || slot.disks.log.lock().is_rotten())
     }
 
     /// Whether some node lost data and has not caught up since. Only a minority may lose data at once.
     pub fn anyone_damaged(&self) -> bool {
-        let damaged: Vec<u64> =
-            self.0.slots.lock().iter().filter(|(_, slot)| slot.damaged).map(|(id, _)| *id).collect();
+        let damaged: Vec<u64> = self
+            .0
+            .slots
+            .lock()
+            .iter()
+            .filter(|(_, slot)| slot.damaged || slot.disks.log.lock().is_rotten())
+            .map(|(id, _)| *id)
+            .collect();
         let mut left = false;
         for id in damaged {
             let back = self.running(id).is_some_and(|(_, node)| {
@@ -232,7 +238,7 @@ impl World {
                 health.status == HealthStatus::Serving && health.detail.is_none() && applied
             });
             match self.0.slots.lock().get_mut(&id) {
-                Some(slot) if back => slot.damaged = false,
+                Some(slot) if back && !slot.disks.log.lock().is_rotten() => slot.damaged = false,
                 _ => left = true,
             }
         }
