@@ -144,11 +144,12 @@ async fn set_switch_off(world: &World, root: &Client) {
 async fn converge(world: &World) -> Option<u64> {
     let begun = Instant::now();
     while begun.elapsed() < BOUND && world.violation().is_none() {
-        if world.agrees() && !world.anyone_damaged() {
+        if world.agrees() {
             return Some(millis_since(begun));
         }
         sleep(Duration::from_millis(50)).await;
     }
+    world.describe();
     None
 }
 

@@ -190,6 +190,17 @@ impl World {
         first.is_some_and(|first| first.3 == 0 && views.iter().all(|view| *view == first))
     }
 
+    /// Notes where every node stands.
+    pub fn describe(&self) {
+        for id in self.ids() {
+            let Some((life, node)) = self.running(id) else {
+                self.note(|| format!("node {id} is down"));
+                continue;
+            };
+            self.note(|| format!("{life:?} {:?} {:?}", node.health(), node.cluster()));
+        }
+    }
+
     /// The states of all members, as the leader knows them.
     pub fn states_of_members(&self) -> Vec<(u64, MemState)> {
         let leader = self.leader().and_then(|id| self.running(id));
