@@ -22,6 +22,9 @@ use crate::secrets::{self, OPERATE};
 /// The port of every node's peer door, and of the relay before it.
 pub const PEER_PORT: u16 = 7300;
 
+/// Free space that a node keeps in reserve: little, because a small disk is one of the faults.
+const DISK_RESERVE_BYTES: u64 = 32 << 20;
+
 /// How a run's cluster is made.
 #[derive(Clone, Debug)]
 pub struct Shape {
@@ -148,6 +151,7 @@ impl Cluster {
         let tls = "cert = \"node.pem\", key = \"node.key\"";
         let mut out = format!(
             "node_id = {id}\ndata = \"node-{id}\"\ntokens = \"tokens.json\"\nsign_heads_every_ms = 0\n\
+             disk_reserve_bytes = {DISK_RESERVE_BYTES}\n\
              [http]\nlisten = \"{at}:{HTTP_PORT}\"\ntls = {{ {tls} }}\n\
              [grpc]\nlisten = \"127.0.0.1:7200\"\n\
              [peer]\nlisten = \"{at}:{PEER_PORT}\"\ntls = {{ ca = \"ca.pem\", {tls}, domain = \"localhost\" }}\n"

@@ -255,8 +255,9 @@ impl Run {
         self.brief_permits_end().await?;
         self.agree().await?;
         let export = self.plan.out.join("evidence.jsonl");
-        for id in self.members().await {
-            // An export is the leader's, so each node leads once.
+        let members = self.members().await;
+        for id in members.into_iter().filter(|(_, role)| role == "voter").map(|(id, _)| id) {
+            // An export is the leader's, so each voter leads once.
             self.cluster.transfer(id, Duration::from_secs(20)).await?;
             let mut exported = self.export(id, &export).await;
             for _ in 0..EXPORT_TRIES {
@@ -323,15 +324,15 @@ impl Run {
     }
 
     /// Who belongs to the cluster, as the leader says: a node that was removed hears nothing any more.
-    async fn members(&self) -> Vec<u64> {
+    async fn members(&self) -> BTreeMap<u64, String> {
         for id in self.cluster.ids() {
             if let Some(view) = self.cluster.view(id).await
                 && view.leader == Some(id)
             {
-                return view.roles.into_keys().collect();
+                return view.roles;
             }
         }
-        Vec::new()
+        BTreeMap::new()
     }
 
     /// Waits until every node has the same evidence; what they say then.
@@ -340,7 +341,7 @@ impl Run {
         loop {
             let mut views = Vec::new();
             let members = self.members().await;
-            for id in &members {
+            for id in members.keys() {
                 views.extend(self.cluster.view(*id).await);
             }
             let same = views.windows(2).all(|pair| match pair {
