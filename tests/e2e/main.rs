@@ -11,6 +11,7 @@
 mod cli;
 mod clients;
 mod conformance;
+mod drain;
 mod enforcement;
 mod failover;
 mod harness;

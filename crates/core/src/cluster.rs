@@ -144,6 +144,8 @@ pub enum HealthStatus {
     NoLeader,
     /// Its clock does not agree with those of a majority; the detail says how far it is off.
     ClockOff,
+    /// It was told to stop: it still answers, and is to be asked nothing new.
+    Stopping,
     /// It has stopped for good; the detail says why.
     Fatal,
 }

@@ -337,5 +337,6 @@ pub(crate) fn status(inner: &Inner) -> io::Result<peer::StatusResponse> {
         log_format: placet_wire::log::FORMAT,
         applied_index: applied.map_or(0, |at| at.index),
         disk_low: inner.options.disk.is_low(),
+        stopping: inner.watch.stopping(),
     })
 }

@@ -279,6 +279,12 @@ impl Node {
         }
     }
 
+    /// A planned stop begins: health says so, calls are still answered, and this node is not elected and not chosen to
+    /// lead any more.
+    pub fn retire(&self) {
+        self.inner.watch.retire();
+    }
+
     /// Hands the leadership over, if this node has it, so that a planned stop costs milliseconds. Returns once another
     /// node leads, or after the election timeout.
     pub async fn step_down(&self) {
@@ -392,6 +398,7 @@ impl Inner {
         let (status, detail) = match (&stopped, &meta, metrics.current_leader) {
             (Some(reason), ..) => (HealthStatus::Fatal, Some(reason.clone())),
             (_, Err(error), _) => (HealthStatus::Fatal, Some(error.to_string())),
+            _ if self.watch.stopping() => (HealthStatus::Stopping, Some("this node was told to stop".to_owned())),
             (_, _, None) => (HealthStatus::NoLeader, Some("no leader is known".to_owned())),
             _ if lost_quorum => (HealthStatus::NoLeader, Some("the leader has no quorum".to_owned())),
             _ if clock_off.is_some() => (HealthStatus::ClockOff, clock_off),

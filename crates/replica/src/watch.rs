@@ -77,13 +77,22 @@ struct Notes {
     off: bool,
     /// This node was told not to stand for election.
     abstains: bool,
+    /// It is about to stop.
+    stopping: bool,
     doubted: Option<Instant>,
     handed_over: Option<Instant>,
 }
 
 impl PeerWatch {
     pub(crate) fn new(options: Arc<Options>, raft: Raft, peers: Peers, gate: Arc<Gate>) -> Self {
-        let notes = Notes { verdict: Verdict::Unknown, off: false, abstains: false, doubted: None, handed_over: None };
+        let notes = Notes {
+            verdict: Verdict::Unknown,
+            off: false,
+            abstains: false,
+            stopping: false,
+            doubted: None,
+            handed_over: None,
+        };
         Self { options, raft, peers, gate, heard: Mutex::default(), notes: Mutex::new(notes) }
     }
 
@@ -163,6 +172,7 @@ impl PeerWatch {
     /// no majority agrees with anybody it stands: a leader that decides nothing still reads and stops (kill switch).
     fn abstain(&self, off: bool) {
         let mut notes = self.notes.lock();
+        let off = off || notes.stopping;
         // Before the gate is open it is `bootstrap` that keeps this node from elections.
         if off && self.gate.is_open() {
             notes.abstains = true;
@@ -171,6 +181,16 @@ impl PeerWatch {
             notes.abstains = false;
             self.raft.runtime_config().elect(true);
         }
+    }
+
+    /// From here on this node is not to lead.
+    pub(crate) fn retire(&self) {
+        self.notes.lock().stopping = true;
+        self.abstain(true);
+    }
+
+    pub(crate) fn stopping(&self) -> bool {
+        self.notes.lock().stopping
     }
 
     fn leads(&self) -> bool {

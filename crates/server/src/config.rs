@@ -44,6 +44,12 @@ pub struct Config {
     /// Free space below which this node refuses decides, so that the rest can still be written; 0: nobody looks.
     #[serde(default = "disk_reserve_bytes_default")]
     pub disk_reserve_bytes: u64,
+    /// How far two nodes' clocks may be apart and still agree; a node that agrees with no majority does not decide.
+    #[serde(default = "clock_skew_max_ms_default")]
+    pub clock_skew_max_ms: u64,
+    /// Between "not ready" and closed doors on a planned stop: as long as a balancer needs to look elsewhere.
+    #[serde(default = "drain_ms_default")]
+    pub drain_ms: u64,
     /// Where approvers hear of proposals.
     pub webhook: Option<Webhook>,
     /// Address of an OpenTelemetry collector (gRPC), such as `http://127.0.0.1:4317`.
@@ -106,6 +112,14 @@ fn disk_reserve_bytes_default() -> u64 {
 
 fn sign_heads_every_ms_default() -> u64 {
     60_000
+}
+
+fn clock_skew_max_ms_default() -> u64 {
+    1000
+}
+
+fn drain_ms_default() -> u64 {
+    2000
 }
 
 /// Certificate files in PEM.
@@ -222,6 +236,9 @@ impl Config {
         for founder in &self.initial_cluster {
             founder.addresses().check().map_err(|detail| anyhow::anyhow!("founder {}: {detail}", founder.id))?;
         }
+        let skew = self.clock_skew_max_ms;
+        ensure!((10..=600_000).contains(&skew), "`clock_skew_max_ms` is 10 to 600000, not {skew}");
+        ensure!(self.drain_ms <= 600_000, "`drain_ms` is at most 600000, not {}", self.drain_ms);
         let peer = self.peer.listen;
         ensure!(
             self.peer.tls.is_some() || peer.ip().is_loopback(),
@@ -263,6 +280,7 @@ impl Config {
                 domain: tls.domain.clone(),
             });
         }
+        options.clock_skew_max = Duration::from_millis(self.clock_skew_max_ms);
         options.keys = Arc::new(crate::keys::load(self)?);
         if self.disk_reserve_bytes > 0 {
             let data = self.data.clone();
@@ -371,6 +389,8 @@ grpc = "http://127.0.0.1:7201"
             ("node_id = 1", "node_id = 0", "1 or more"),
             ("node_id = 1", "node_id = 2", "does not name this node"),
             ("tokens =", "token =", "unknown field `token`"),
+            ("tokens =", "clock_skew_max_ms = 9\ntokens =", "10 to 600000"),
+            ("tokens =", "drain_ms = 600001\ntokens =", "at most 600000"),
             ("http://127.0.0.1:7101", "127.0.0.1:7101", "not a URL"),
             ("peer = \"127.0.0.1:7301\"", "peer = \"localhost\"", "not HOST:PORT"),
             ("peer = { listen = \"127.0.0.1:7301\" }", "peer = { listen = \"0.0.0.0:7301\" }", "without `peer.tls`"),

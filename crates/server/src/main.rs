@@ -12,6 +12,7 @@ mod upkeep;
 mod webhook;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 
@@ -28,11 +29,15 @@ fn main() -> ExitCode {
             _ => commands::run(&cli).await,
         }
     };
-    let result = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(anyhow::Error::from)
-        .and_then(|runtime| runtime.block_on(run));
+    let result =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(anyhow::Error::from).and_then(
+            |runtime| {
+                let result = runtime.block_on(run);
+                // Whatever still waits for a disk or a name has had its time.
+                runtime.shutdown_timeout(Duration::from_secs(2));
+                result
+            },
+        );
     match result {
         Ok(code) => ExitCode::from(code),
         Err(error) => ExitCode::from(explain(&cli, &error)),

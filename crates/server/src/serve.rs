@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! start:  configuration ─► sockets ─► store ─► replica ─► peer door ─► HTTP, gRPC and Unix doors
-//! stop:   hand leadership over ─► doors drain ─► replica ─► peer door ─► store ─► last spans
+//! stop:   not ready, leadership handed over ─► `drain_ms` ─► doors drain ─► replica ─► peer door ─► store ─► last spans
+//!         a second signal ends all of that at once
 //! ```
 
 use std::io::Read;
@@ -23,7 +24,7 @@ use placet_replica::Node;
 use placet_store::StoreOptions;
 use reqwest::header::HeaderMap;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinSet;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
@@ -104,8 +105,10 @@ pub async fn serve(command: &Serve) -> anyhow::Result<u8> {
         tracing::info!(path = %unix.path.display(), "serving processes of this host");
     }
 
+    // Only now: whoever ends a node that has not started yet waits for nothing.
+    let mut signals = Signals::listen()?;
     let why = tokio::select! {
-        signal = stop_signal() => Stop::Asked(signal?),
+        signal = signals.next() => Stop::Asked(signal),
         () = stdin_closed(command.until_stdin_closes) => Stop::Asked("standard input closed"),
         reason = node.stopped() => Stop::Failed(reason),
         Some(ended) = doors.join_next() => Stop::Failed(ended_early(ended)),
@@ -113,21 +116,50 @@ pub async fn serve(command: &Serve) -> anyhow::Result<u8> {
         // What a node does beside serving never ends by itself: a silent end would be noticed by nobody.
         Some(ended) = upkeep.join_next() => Stop::Failed(ended_early(ended.map(|()| Ok(())))),
     };
-    if let Stop::Asked(reason) = &why {
-        tracing::info!(reason, "stopping");
-        node.step_down().await;
+    let orderly = async {
+        if let Stop::Asked(reason) = &why {
+            tracing::info!(reason, drain_ms = config.drain_ms, "stopping");
+            retire(&node, Duration::from_millis(config.drain_ms)).await;
+        }
+        closing.send_replace(Phase::Draining);
+        while doors.join_next().await.is_some() {}
+        node.shutdown().await;
+        closing.send_replace(Phase::Stopping);
+        let closed = async { while peer_door.join_next().await.is_some() {} };
+        if tokio::time::timeout(PEERS_WITHIN, closed).await.is_err() {
+            tracing::warn!("peers took too long to hang up; their connections are cut");
+            peer_door.shutdown().await;
+        }
+        upkeep.shutdown().await;
+    };
+    tokio::select! {
+        () = orderly => {}
+        // What was answered is on a quorum of disks; this costs callers in flight an answer, and nothing else.
+        again = signals.next() => bail!("stopped at once by a second signal, {again}"),
     }
-    closing.send_replace(Phase::Draining);
-    while doors.join_next().await.is_some() {}
-    node.shutdown().await;
-    closing.send_replace(Phase::Stopping);
-    while peer_door.join_next().await.is_some() {}
-    upkeep.shutdown().await;
     drop((edge, node));
     flush(telemetry).await;
     match why {
         Stop::Asked(_) => Ok(exit::OK),
         Stop::Failed(reason) => bail!("this node stopped: {reason}"),
+    }
+}
+
+/// Longest that peers may take to end what they ask of a node whose consensus has stopped.
+const PEERS_WITHIN: Duration = Duration::from_secs(5);
+
+/// Between two attempts to hand the leadership over while a node drains.
+const HAND_OVER_EVERY: Duration = Duration::from_millis(200);
+
+/// Says "not ready" and hands the leadership over while everything is still answered, so that a balancer has the time to
+/// look elsewhere before the doors close.
+async fn retire(node: &Node, drain: Duration) {
+    let until = tokio::time::Instant::now() + drain;
+    node.retire();
+    node.step_down().await;
+    while tokio::time::Instant::now() < until {
+        tokio::time::sleep_until(until.min(tokio::time::Instant::now() + HAND_OVER_EVERY)).await;
+        node.step_down().await;
     }
 }
 
@@ -200,13 +232,23 @@ fn reached(closing: &watch::Sender<Phase>, phase: Phase) -> impl Future<Output =
     }
 }
 
-async fn stop_signal() -> anyhow::Result<&'static str> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    Ok(tokio::select! {
-        _ = terminate.recv() => "SIGTERM",
-        _ = interrupt.recv() => "SIGINT",
-    })
+/// SIGTERM and SIGINT; each of them counts.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn listen() -> anyhow::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
 }
 
 async fn stdin_closed(wanted: bool) {

@@ -34,6 +34,8 @@ pub struct Settings {
     pub sign_heads_every_ms: Option<u64>,
     /// The port of a webhook on this machine.
     pub webhook: Option<u16>,
+    /// Between "not ready" and closed doors.
+    pub drain_ms: Option<u64>,
 }
 
 impl Default for Settings {
@@ -47,6 +49,7 @@ impl Default for Settings {
             redaction: false,
             sign_heads_every_ms: None,
             webhook: None,
+            drain_ms: None,
         }
     }
 }
@@ -173,6 +176,9 @@ impl Cluster {
         if let Some(ms) = settings.sign_heads_every_ms {
             text.push_str(&format!("sign_heads_every_ms = {ms}\n"));
         }
+        if let Some(ms) = settings.drain_ms {
+            text.push_str(&format!("drain_ms = {ms}\n"));
+        }
         for (door, port, mutual) in [("http", http, false), ("grpc", grpc, false), ("peer", peer, true)] {
             let tls = match (settings.tls, mutual) {
                 (false, _) => "",
@@ -234,6 +240,27 @@ impl Cluster {
         let (mut child, _stdin) = self.members[id as usize - 1].process.take().expect("the node runs");
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+
+    /// Sends a node a signal, such as `TERM`.
+    pub fn signal(&self, id: u64, signal: &str) {
+        let (child, _) = self.member(id).process.as_ref().expect("the node runs");
+        let sent = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// Waits for a node's process to end by itself; its exit code and how long that took.
+    pub async fn ended(&mut self, id: u64) -> (Option<i32>, Duration) {
+        let begun = Instant::now();
+        let (mut child, stdin) = self.members[id as usize - 1].process.take().expect("the node runs");
+        loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                drop(stdin);
+                return (status.code(), begun.elapsed());
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "node {id} does not end:\n{}", self.log(id));
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     /// Whether a node's process has ended by itself.

@@ -71,6 +71,8 @@ impl Service {
 fn serving(status: HealthStatus) -> ServingStatus {
     match status {
         HealthStatus::Serving => ServingStatus::Serving,
-        HealthStatus::NoLeader | HealthStatus::ClockOff | HealthStatus::Fatal => ServingStatus::NotServing,
+        HealthStatus::NoLeader | HealthStatus::ClockOff | HealthStatus::Stopping | HealthStatus::Fatal => {
+            ServingStatus::NotServing
+        }
     }
 }

@@ -26,7 +26,9 @@ pub(super) async fn health(State(edge): State<Edge>, request: Request) -> Respon
     let health = edge.health().await;
     let status = match health.status {
         HealthStatus::Serving => StatusCode::OK,
-        HealthStatus::NoLeader | HealthStatus::ClockOff | HealthStatus::Fatal => StatusCode::SERVICE_UNAVAILABLE,
+        HealthStatus::NoLeader | HealthStatus::ClockOff | HealthStatus::Stopping | HealthStatus::Fatal => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
     };
     if known {
         return (status, Json(health)).into_response();

@@ -25,6 +25,8 @@ pub(crate) enum Unfit {
     Recovering,
     /// Its disk is low: it would have to hand over at once.
     DiskLow,
+    /// It was told to stop.
+    Stopping,
     /// A majority's clocks do not agree with its.
     ClockOff,
     /// It lacks more than what is on its way to every member.
@@ -45,6 +47,7 @@ impl fmt::Display for Unfit {
             Self::Silent => f.write_str("does not answer the leader"),
             Self::Recovering => f.write_str("lost its data and is catching up"),
             Self::DiskLow => f.write_str("has a disk that is low"),
+            Self::Stopping => f.write_str("is stopping"),
             Self::ClockOff => f.write_str("has a clock that disagrees with the majority's"),
             Self::Behind(entries) => write!(f, "is {entries} entries behind; try again when it has caught up"),
         }
@@ -61,8 +64,10 @@ impl PeerWatch {
         if beat.is_none_or(|at| at.elapsed() > self.options.election.1) {
             return Err(Unfit::Silent);
         }
-        if self.heard.lock().get(&id).is_some_and(|one| one.status.recovering) {
-            return Err(Unfit::Recovering);
+        match self.heard.lock().get(&id) {
+            Some(one) if one.status.recovering => return Err(Unfit::Recovering),
+            Some(one) if one.status.stopping => return Err(Unfit::Stopping),
+            _ => {}
         }
         if self.heard.lock().get(&id).is_some_and(|one| one.status.disk_low) {
             return Err(Unfit::DiskLow);
