@@ -11,6 +11,7 @@
 mod cli;
 mod clients;
 mod conformance;
+mod doctor;
 mod drain;
 mod enforcement;
 mod failover;

@@ -27,6 +27,10 @@ pub mod exit {
     pub const DRY_RUN: u8 = 12;
     /// `decide`: observe.
     pub const OBSERVE: u8 = 13;
+    /// `doctor`: something will be wrong, or may be.
+    pub const WARNINGS: u8 = 30;
+    /// `doctor`: something is wrong.
+    pub const PROBLEMS: u8 = 31;
 }
 
 /// Placet decides, per action, whether an AI agent may act now.
@@ -34,7 +38,7 @@ pub mod exit {
 /// Exit codes: 0 done (decide: permit), 1 failed, 2 wrong usage or case file, 3 not allowed, 4 refused (not found,
 /// conflict, invalid, failed cases), 5 no node could answer, 10 deny, report not accepted or permit not usable,
 /// 11 propose or more votes needed, 12 dry_run, 13 observe, 20 to 27 evidence that fails a check (see
-/// `placet evidence rederive --help`).
+/// `placet evidence rederive --help`), 30 warnings and 31 problems found by `placet doctor`.
 #[derive(Debug, Parser)]
 #[command(name = "placet", version, propagate_version = true)]
 pub struct Cli {
@@ -100,6 +104,9 @@ pub enum Command {
     Intents,
     /// Lists what budgets hold in their current windows.
     Budgets,
+    /// Looks for what is wrong or soon will be, one line each, with what to do. Exits 0 when all is well, 30 with
+    /// warnings, 31 with problems.
+    Doctor(Doctor),
     /// Shows and changes the cluster.
     #[command(subcommand)]
     Cluster(Cluster),
@@ -134,6 +141,19 @@ pub struct Serve {
     /// Stops when standard input ends, so that a supervisor that dies takes its nodes along.
     #[arg(long)]
     pub until_stdin_closes: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Asks every address of --node, and not only the first that answers.
+    #[arg(long)]
+    pub all: bool,
+    /// Also looks at this machine, with a node's configuration file: disk, folders, keys, certificates.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Looks at this machine only and asks no node.
+    #[arg(long, requires = "config", conflicts_with = "all")]
+    pub local: bool,
 }
 
 #[derive(Debug, Args)]

@@ -155,6 +155,15 @@ impl Client {
         Err(last.unwrap_or_else(|| anyhow::anyhow!("no node to ask")))
     }
 
+    /// What a node answers in plain text.
+    pub async fn text_from(&self, node: &str, path: &str) -> anyhow::Result<String> {
+        let mut builder = self.http.get(format!("{node}{path}"));
+        if let Some(token) = &self.token {
+            builder = builder.bearer_auth(token);
+        }
+        Ok(builder.send().await?.error_for_status()?.text().await?)
+    }
+
     pub async fn send_to(&self, node: &str, request: &Request) -> anyhow::Result<Value> {
         let mut builder = self.http.request(request.method.clone(), format!("{node}{}", request.path));
         if let Some(token) = &self.token {

@@ -2,6 +2,7 @@
 
 mod approvals;
 mod decisions;
+mod doctor;
 mod evidence;
 mod kill;
 mod listings;
@@ -34,6 +35,7 @@ pub async fn run(cli: &Cli) -> anyhow::Result<u8> {
         Command::Evidence(command) => evidence::run(target, command).await,
         Command::Intents => listings::intents(target).await,
         Command::Budgets => listings::budgets(target).await,
+        Command::Doctor(command) => doctor::run(target, command).await,
         Command::Cluster(command) => listings::cluster(target, command).await,
         Command::Repair(command) => repair::run(target.output, command),
     }

@@ -121,6 +121,12 @@ struct Data {
     approval: ApprovalView,
 }
 
+/// Shows how far the news were looked through; 0 where another node does it.
+fn position(at: EvidenceIndex) {
+    #[expect(clippy::cast_precision_loss, reason = "a gauge")]
+    metrics::gauge!("placet_webhook_position").set(at.0 as f64);
+}
+
 impl Sender {
     async fn follow(self) {
         // What was delivered and is not recorded yet: it is not sent again while this node leads.
@@ -128,6 +134,7 @@ impl Sender {
         loop {
             if !self.node.leads() {
                 sent = EvidenceIndex(0);
+                position(sent);
             } else if let Err(reject) = self.send_what_is_new(&mut sent).await {
                 tracing::debug!(detail = reject.detail(), "the webhook waits");
             }
@@ -146,6 +153,7 @@ impl Sender {
         }
         let mut after = recorded.max(*sent);
         while self.node.leads() {
+            position(after);
             if after.0.saturating_sub(recorded.0) > SILENT_MAX || (*sent > recorded && after == *sent) {
                 self.ask(Op::Notified { up_to: after }).await?;
                 recorded = after;
@@ -159,6 +167,7 @@ impl Sender {
                 if let Ok(entry) = evidence::decode(&bytes)
                     && let Some((kind, id)) = news(&entry)
                 {
+                    position(index);
                     self.deliver(&entry, kind, &id).await?;
                     *sent = index;
                 }
