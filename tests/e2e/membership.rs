@@ -193,6 +193,38 @@ async fn the_leadership_is_handed_to_each_node_under_load() {
     cluster.agree(&cluster.ids()).await;
 }
 
+/// Goal: over gRPC the leadership is handed over in the same words, and what both doors show of the cluster is alike.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_leadership_is_handed_over_by_grpc() {
+    let cluster = Cluster::start(Settings::default()).await;
+    let grpc = cluster.grpc();
+    let ask = async |at: u64, body: Value| {
+        cluster
+            .until("node that knows the leader", async || {
+                let answer = grpc.try_call_at(at, "POST", "/v1/cluster/leader", OPERATE, Some(&body)).await?;
+                (text(&answer.body, "code") != "unavailable").then_some(answer)
+            })
+            .await
+    };
+    for to in [1, 2, 3] {
+        let answer = ask(to % 3 + 1, json!({"to": to})).await;
+        assert_eq!((answer.status, answer.body["leader_id"].as_u64()), (200, Some(to)), "{}", answer.body);
+    }
+    let answer = ask(2, json!({})).await;
+    assert!(answer.status == 200 && answer.body["leader_id"].as_u64() != Some(3), "{}", answer.body);
+    let refused = ask(1, json!({"to": 9})).await;
+    assert_eq!((refused.status, text(&refused.body, "code")), (409, "conflict"), "{}", refused.body);
+    assert!(text(&refused.body, "detail").contains("node 9 is not a voter"), "{}", refused.body);
+    let view = grpc.try_call_at(1, "GET", "/v1/cluster", OPERATE, None).await.unwrap().body;
+    assert_eq!((text(&view["clock"], "state"), view["clock"]["bound_ms"].as_u64()), ("trusted", Some(1000)), "{view}");
+    let http = cluster.view(1).await.unwrap();
+    assert_eq!((&view["version"], &view["log_format"]), (&http["version"], &http["log_format"]));
+    for id in [1, 2] {
+        let heard = &view["members"][id]["heard"];
+        assert!(heard["ago_ms"].as_u64() < Some(5_000) && heard["version"] == view["version"], "{view}");
+    }
+}
+
 /// Goal: nobody is made leader who does not vote or does not answer; the old leader goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leadership_that_cannot_be_taken_is_not_handed_over() {

@@ -249,6 +249,12 @@ async fn cluster(channel: Channel, call: &Call<'_>, path: &[&str], mut query: Qu
         ("GET", ["cluster"]) => {
             shape::cluster(door.status(with_token(call.token, v1::StatusRequest {})).await?.into_inner())
         }
+        ("POST", ["cluster", "leader"]) => {
+            let mut members = Members::of(call);
+            let message = v1::TransferLeaderRequest { to: members.maybe_number("to") };
+            members.end();
+            shape::cluster(door.transfer_leader(with_token(call.token, message)).await?.into_inner())
+        }
         _ => unknown(call),
     };
     Ok((200, body))

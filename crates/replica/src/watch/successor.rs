@@ -4,11 +4,14 @@
 
 use std::cmp::Reverse;
 use std::fmt;
+use std::time::Duration;
 
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{Instant as _, RaftMetrics};
+use placet_wire::peer::StatusResponse;
 use tokio::time::Instant;
 
+use super::clocks::Clocks;
 use super::{HAND_OVER_PAUSE, PeerWatch};
 use crate::types::Types;
 
@@ -54,35 +57,55 @@ impl fmt::Display for Unfit {
     }
 }
 
+/// What a leader knows of a voter beside Raft's own figures.
+#[derive(Debug)]
+struct Known<'a> {
+    status: Option<&'a StatusResponse>,
+    clocks: &'a Clocks,
+    /// How far clocks may be apart.
+    within_ms: i64,
+    /// How old the last acknowledgement may be.
+    beat_max: Duration,
+    /// Entries that it may lack.
+    lag_max: u64,
+}
+
+/// Whether `id` may lead next, as the leader sees it. `now` is what Raft knew a moment ago.
+fn fit(now: &Metrics, id: u64, known: &Known<'_>) -> Result<(), Unfit> {
+    if !now.membership_config.voter_ids().any(|voter| voter == id) {
+        return Err(Unfit::NotVoter);
+    }
+    let beat = now.heartbeat.as_ref().and_then(|all| all.get(&id).copied().flatten());
+    if beat.is_none_or(|at| at.elapsed() > known.beat_max) {
+        return Err(Unfit::Silent);
+    }
+    match known.status {
+        Some(status) if status.recovering => return Err(Unfit::Recovering),
+        Some(status) if status.stopping => return Err(Unfit::Stopping),
+        Some(status) if status.disk_low => return Err(Unfit::DiskLow),
+        _ => {}
+    }
+    // A clock that nobody has asked about yet is no reason against its node.
+    if known.clocks.readings.contains_key(&id) && !known.clocks.believes(id, known.within_ms) {
+        return Err(Unfit::ClockOff);
+    }
+    let behind = now.last_log_index.unwrap_or_default().saturating_sub(matched(now, id));
+    if behind > known.lag_max { Err(Unfit::Behind(behind)) } else { Ok(()) }
+}
+
 impl PeerWatch {
-    /// Whether `id` may lead next, as this node, which leads, sees it. `now` is what Raft knew a moment ago.
+    /// Whether `id` may lead next, as this node, which leads, sees it.
     pub(crate) fn fit_to_lead(&self, now: &Metrics, id: u64) -> Result<(), Unfit> {
-        if !now.membership_config.voter_ids().any(|voter| voter == id) {
-            return Err(Unfit::NotVoter);
-        }
-        let beat = now.heartbeat.as_ref().and_then(|all| all.get(&id).copied().flatten());
-        if beat.is_none_or(|at| at.elapsed() > self.options.election.1) {
-            return Err(Unfit::Silent);
-        }
-        match self.heard.lock().get(&id) {
-            Some(one) if one.status.recovering => return Err(Unfit::Recovering),
-            Some(one) if one.status.stopping => return Err(Unfit::Stopping),
-            _ => {}
-        }
-        if self.heard.lock().get(&id).is_some_and(|one| one.status.disk_low) {
-            return Err(Unfit::DiskLow);
-        }
-        // Well within the bound, or the two of them could pass the leadership to and fro. A clock that nobody has asked
-        // about yet is no reason against its node.
-        let clocks = self.clocks();
-        if clocks.readings.contains_key(&id) && !clocks.believes(id, self.within(true)) {
-            return Err(Unfit::ClockOff);
-        }
-        let behind = now.last_log_index.unwrap_or_default().saturating_sub(matched(now, id));
-        if behind > u64::try_from(self.options.in_flight_batches_max).unwrap_or(u64::MAX) {
-            return Err(Unfit::Behind(behind));
-        }
-        Ok(())
+        let status = self.heard.lock().get(&id).map(|one| one.status.clone());
+        let known = Known {
+            status: status.as_ref(),
+            clocks: &self.clocks(),
+            // Well within the bound, or the two of them could pass the leadership to and fro.
+            within_ms: self.within(true),
+            beat_max: self.options.election.1,
+            lag_max: u64::try_from(self.options.in_flight_batches_max).unwrap_or(u64::MAX),
+        };
+        fit(now, id, &known)
     }
 
     /// The voter that is best to lead next: of those that may, the one that holds most of the log.
@@ -115,4 +138,70 @@ impl PeerWatch {
 /// The last index that a voter is known to hold.
 fn matched(now: &Metrics, id: u64) -> u64 {
     now.replication.as_ref().and_then(|all| all.get(&id).copied().flatten()).map_or(0, |at| at.index)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use openraft::type_config::TypeConfigExt;
+    use placet_core::cluster::MemberAddresses;
+
+    use super::super::clocks::Reading;
+    use super::*;
+    use crate::types::{LogId, Membership, StoredMembership};
+
+    fn position(index: u64) -> LogId {
+        LogId::new_term_index(1, index)
+    }
+
+    /// Node 1 leads voters 1 to 3 and learner 4; each of them acknowledged index 100 a moment ago.
+    fn metrics() -> Metrics {
+        let nodes: BTreeMap<u64, MemberAddresses> = (1..=4).map(|id| (id, MemberAddresses::default())).collect();
+        let membership = Membership::new_with_defaults(vec![BTreeSet::from([1, 2, 3])], nodes.keys().copied());
+        let mut metrics = Metrics::new_initial(1);
+        metrics.membership_config = std::sync::Arc::new(StoredMembership::new(None, membership));
+        metrics.last_log_index = Some(100);
+        metrics.replication = Some((1..=4).map(|id| (id, Some(position(100)))).collect());
+        metrics.heartbeat =
+            Some((1..=4).map(|id| (id, Some(openraft::metrics::SerdeInstant::new(Types::now())))).collect());
+        metrics
+    }
+
+    /// Goal: each reason against a voter is found, and named for people.
+    #[test]
+    fn who_may_not_lead_is_told_why() {
+        let reading = |ahead_ms| Reading { ahead_ms, error_ms: 1 };
+        let clocks =
+            |third| Clocks { voters: 3, readings: [(1, Reading::SELF), (2, reading(0)), (3, reading(third))].into() };
+        let judge = |now: &Metrics, id: u64, status: StatusResponse, clocks: &Clocks| {
+            let lag_max = 64;
+            let known =
+                Known { status: Some(&status), clocks, within_ms: 800, beat_max: Duration::from_millis(600), lag_max };
+            fit(now, id, &known).map_err(|unfit| unfit.of(id))
+        };
+        let good = StatusResponse::default;
+        let (now, agree) = (metrics(), clocks(10));
+        assert_eq!(judge(&now, 3, good(), &agree), Ok(()));
+        assert_eq!(judge(&now, 4, good(), &agree), Err("node 4 is not a voter".to_owned()));
+        let recovering = StatusResponse { recovering: true, ..good() };
+        assert_eq!(judge(&now, 3, recovering, &agree), Err("node 3 lost its data and is catching up".to_owned()));
+        let low = StatusResponse { disk_low: true, ..good() };
+        assert_eq!(judge(&now, 3, low, &agree), Err("node 3 has a disk that is low".to_owned()));
+        let stopping = StatusResponse { stopping: true, ..good() };
+        assert_eq!(judge(&now, 3, stopping, &agree), Err("node 3 is stopping".to_owned()));
+        let off = judge(&now, 3, good(), &clocks(900));
+        assert_eq!(off, Err("node 3 has a clock that disagrees with the majority's".to_owned()));
+        let mut late = metrics();
+        late.replication.as_mut().unwrap().insert(3, Some(position(36)));
+        assert_eq!(judge(&late, 3, good(), &agree), Ok(()), "what is on its way to everybody is no lag");
+        late.replication.as_mut().unwrap().insert(3, Some(position(35)));
+        let behind = judge(&late, 3, good(), &agree);
+        assert_eq!(behind, Err("node 3 is 65 entries behind; try again when it has caught up".to_owned()));
+        late.replication.as_mut().unwrap().insert(3, None);
+        assert!(judge(&late, 3, good(), &agree).unwrap_err().contains("100 entries behind"));
+        let mut silent = metrics();
+        silent.heartbeat.as_mut().unwrap().insert(3, None);
+        assert_eq!(judge(&silent, 3, good(), &agree), Err("node 3 does not answer the leader".to_owned()));
+    }
 }

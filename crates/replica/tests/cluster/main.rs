@@ -278,6 +278,45 @@ fn members_come_and_go() {
     assert!(matches!(change(&cluster, 4, MembershipChange::Remove { id: leader }), Err(Reject::NotFound { .. })));
 }
 
+/// Goal: while a change of members is not committed the leadership stays where it is, and the operator is told why.
+#[test]
+fn the_leadership_stays_while_members_change() {
+    fn impatient(options: &mut placet_replica::Options) {
+        options.deadline = Duration::from_secs(2);
+    }
+    let mut cluster = Cluster::start(3, impatient);
+    cluster.publish();
+    cluster.allot(4);
+    cluster.spawn(4);
+    let leader = cluster.leader();
+    let change = |cluster: &Cluster, change: MembershipChange| {
+        cluster.block_on(leader, cluster.node(leader).change_membership(change))
+    };
+    change(&cluster, MembershipChange::AddLearner { id: 4, addresses: cluster.addresses(4) }).unwrap();
+    cluster.agree();
+    let (stays, goes) = if leader == 3 {
+        (1, 2)
+    } else if leader == 1 {
+        (2, 3)
+    } else {
+        (1, 3)
+    };
+    cluster.kill(4);
+    cluster.kill(goes);
+    // Two of three voters are there, and two of four: the change waits for one of those that are gone.
+    let promoted = change(&cluster, MembershipChange::Promote { id: 4 });
+    assert!(matches!(promoted, Err(Reject::Unknown { .. })), "{promoted:?}");
+    for to in [Some(stays), None] {
+        let refused = change(&cluster, MembershipChange::TransferLeader { to });
+        let says = matches!(&refused, Err(Reject::Conflict { detail }) if detail.contains("members are being changed"));
+        assert!(says, "{refused:?}");
+    }
+    cluster.spawn(goes);
+    cluster.spawn(4);
+    cluster.agree();
+    cluster.work(stays, 1);
+}
+
 /// Goal: the leader ends what is due, by an event, on every node.
 #[test]
 fn a_permit_without_a_report_expires() {

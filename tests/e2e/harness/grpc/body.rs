@@ -91,6 +91,11 @@ impl Members {
         self.raw(name) == "true"
     }
 
+    pub fn maybe_number(&mut self, name: &str) -> Option<u64> {
+        let raw = self.raw(name);
+        (!raw.is_empty() && raw != "null").then(|| raw.parse().unwrap())
+    }
+
     fn number(&mut self, name: &str) -> u64 {
         self.raw(name).parse().unwrap()
     }

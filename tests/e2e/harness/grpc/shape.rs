@@ -186,18 +186,30 @@ pub fn counter(view: v1::BudgetCounter) -> Value {
 }
 
 pub fn cluster(view: v1::Cluster) -> Value {
+    let heard = |heard: v1::Heard| {
+        json!({
+            "ago_ms": heard.ago_ms, "round_trip_ms": heard.round_trip_ms, "clock_ahead_ms": heard.clock_ahead_ms,
+            "version": heard.version, "log_format": heard.log_format, "last_log_index": heard.last_log_index,
+            "applied_index": heard.applied_index, "recovering": heard.recovering,
+        })
+    };
     let member = |member: v1::Member| {
         let v1::Addresses { peer, http, grpc } = member.addresses.unwrap();
         json!({
             "id": member.id, "role": member.role, "addresses": {"peer": peer, "http": http, "grpc": grpc},
-            "matched_index": member.matched_index,
+            "matched_index": member.matched_index, "heard": member.heard.map(heard),
         })
     };
+    let clock = view.clock.unwrap_or_default();
     let entries: u64 = view.evidence_index.trim_start_matches("aud-").parse().unwrap();
     json!({
         "node_id": view.node_id, "leader_id": view.leader_id, "term": view.term,
         "members": list(view.members, member), "last_log_index": view.last_log_index,
         "applied_index": view.applied_index, "snapshot_index": view.snapshot_index, "evidence_index": entries,
-        "chain_head": view.chain_head,
+        "chain_head": view.chain_head, "version": view.version, "log_format": view.log_format,
+        "clock": {
+            "state": clock.state, "offset_ms": clock.offset_ms, "bound_ms": clock.bound_ms,
+            "stamp_ahead_ms": clock.stamp_ahead_ms,
+        },
     })
 }
