@@ -86,7 +86,7 @@ async fn a_rolling_restart_under_load_costs_no_call() {
             })
             .await;
         assert_eq!(view["node_id"].as_u64(), Some(id), "told by the one that stops");
-        let (code, elapsed) = cluster.ended(id).await;
+        let (code, elapsed) = cluster.drained(id).await;
         assert_eq!(code, Some(0), "{}", cluster.log(id));
         assert!(elapsed < Duration::from_secs(10), "{elapsed:?}");
         took.push(elapsed);
@@ -117,7 +117,7 @@ async fn a_second_signal_stops_at_once() {
     cluster.signal(leader, "TERM");
     cluster.until("not ready", async || (health(&cluster, leader).await?.0 == 503).then_some(())).await;
     cluster.signal(leader, "TERM");
-    let (code, elapsed) = cluster.ended(leader).await;
+    let (code, elapsed) = cluster.drained(leader).await;
     assert_eq!(code, Some(1), "{}", cluster.log(leader));
     assert!(elapsed < Duration::from_secs(5), "{elapsed:?}");
     assert!(cluster.log(leader).contains("stopped at once by a second signal, SIGTERM"), "{}", cluster.log(leader));

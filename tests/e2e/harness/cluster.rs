@@ -250,7 +250,7 @@ impl Cluster {
     }
 
     /// Waits for a node's process to end by itself; its exit code and how long that took.
-    pub async fn ended(&mut self, id: u64) -> (Option<i32>, Duration) {
+    pub async fn drained(&mut self, id: u64) -> (Option<i32>, Duration) {
         let begun = Instant::now();
         let (mut child, stdin) = self.members[id as usize - 1].process.take().expect("the node runs");
         loop {

@@ -185,14 +185,15 @@ pub fn counter(view: v1::BudgetCounter) -> Value {
     })
 }
 
+fn heard(heard: v1::Heard) -> Value {
+    json!({
+        "ago_ms": heard.ago_ms, "round_trip_ms": heard.round_trip_ms, "clock_ahead_ms": heard.clock_ahead_ms,
+        "version": heard.version, "log_format": heard.log_format, "last_log_index": heard.last_log_index,
+        "applied_index": heard.applied_index, "recovering": heard.recovering,
+    })
+}
+
 pub fn cluster(view: v1::Cluster) -> Value {
-    let heard = |heard: v1::Heard| {
-        json!({
-            "ago_ms": heard.ago_ms, "round_trip_ms": heard.round_trip_ms, "clock_ahead_ms": heard.clock_ahead_ms,
-            "version": heard.version, "log_format": heard.log_format, "last_log_index": heard.last_log_index,
-            "applied_index": heard.applied_index, "recovering": heard.recovering,
-        })
-    };
     let member = |member: v1::Member| {
         let v1::Addresses { peer, http, grpc } = member.addresses.unwrap();
         json!({
