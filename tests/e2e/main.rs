@@ -8,6 +8,7 @@
     reason = "a test that fails, panics"
 )]
 
+mod backup;
 mod cli;
 mod clients;
 mod conformance;

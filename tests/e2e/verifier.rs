@@ -13,6 +13,7 @@ use crate::harness::{A1, AUDIT, Cluster, OPERATE, P1, Settings, request};
 
 const VERIFIER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/verifier/verify.py");
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/export-v1.jsonl");
+const RESTORED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/export-restored-v1.jsonl");
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/payments.yaml");
 
 fn python() -> Command {
@@ -24,7 +25,7 @@ fn python() -> Command {
 }
 
 /// The second verifier's exit code.
-fn second(args: &[&str]) -> (i32, String) {
+pub fn second(args: &[&str]) -> (i32, String) {
     let output = python().args(args).output().unwrap();
     let told = [output.stdout, output.stderr].concat();
     (output.status.code().unwrap(), String::from_utf8(told).unwrap())
@@ -242,6 +243,43 @@ fn two_verifiers_agree_on_entries_that_are_hashed_anew() {
         head(&|signed| signed["key"] = json!(point));
         head(&|signed| signed["signature"] = json!(format!("{point}{}", &signature[64..])));
     }
+}
+
+/// Goal: the two agree on what an entry says about the backup that a cluster was restored from.
+#[test]
+fn two_verifiers_agree_on_a_restoration() {
+    assert_eq!(second(&[RESTORED]).0, 0);
+    let export = std::fs::read(RESTORED).unwrap();
+    let before = before_each_line(&export);
+    let lines: Vec<Value> =
+        export.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
+    let line = lines.iter().position(|line| line["entry"]["body"].get("restored").is_some()).unwrap();
+    let good = lines[line]["entry"].to_string();
+    let entries = lines[line]["entry"]["body"]["restored"]["entries"].as_u64().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut codes = Vec::new();
+    for (from, to) in [
+        ("\"v\":1", "\"v\":1".to_owned()),
+        (&*format!("\"entries\":{entries}"), format!("\"entries\":{}", entries - 1)),
+        (&*format!("\"entries\":{entries}"), format!("\"entries\":\"{entries}\"")),
+        ("\"restored\":{\"chain_head\":\"", format!("\"restored\":{{\"chain_head\":\"{}", "0".repeat(64))),
+        ("\"cluster\":\"", "\"cluster\":\"0".to_owned()),
+        ("\"previous\":", "\"note\":1,\"previous\":".to_owned()),
+        ("\"previous\":", "\"Previous\":".to_owned()),
+    ] {
+        assert!(good.contains(from), "{from}: {good}");
+        let text = good.replacen(from, &to, 1).into_bytes();
+        let (start, verifier) = before[line].clone();
+        let changed = entry_line(&text, &evidence::hash(&text));
+        let expected = answer(&first_failure(verifier, &changed));
+        let path = folder.path().join("changed");
+        std::fs::write(&path, [&export[..start], &changed].concat()).unwrap();
+        let (code, told) = second(&[path.to_str().unwrap()]);
+        let entry = told.strip_prefix("entry `aud-").and_then(|rest| rest.split('`').next()).unwrap_or("-");
+        assert_eq!(format!("{code} {entry}"), expected, "{}", String::from_utf8_lossy(&text));
+        codes.push(code);
+    }
+    assert_eq!(codes, [25, 26, 20, 20, 20, 20, 20]);
 }
 
 /// The same scalar and the order of the group: another spelling of the same signature.

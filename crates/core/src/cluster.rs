@@ -132,6 +132,9 @@ pub struct ClusterView {
     pub version: String,
     /// The newest format of log records that this node reads and writes.
     pub log_format: u32,
+    /// What names the cluster: the hash of its first entry, or what was drawn when it was restored.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cluster: Option<Hash>,
 }
 
 /// Whether a node can serve.

@@ -9,6 +9,7 @@
 //! node. Rooms in reading order: [`request`], [`policy`], [`state`], [`evaluate`], [`event`], [`fold`],
 //! [`evidence`], [`merkle`], [`head`], [`export`], [`redact`], [`op`].
 
+pub mod backup;
 pub mod cluster;
 pub mod evaluate;
 pub mod event;

@@ -17,7 +17,7 @@ use crate::limits::{
     ADMIN_IN_FLIGHT_MAX, ANSWER_WITHIN, DECIDE_IN_FLIGHT_MAX, HEAD_WITHIN, HEALTH_POLL, TAILS_MAX, TAKEN_WITHIN,
     WATCHERS_MAX,
 };
-use crate::pdp::Pdp;
+use crate::pdp::{BackupParts, Pdp};
 use crate::peers::Peer;
 use crate::pulse::{Felt, Pulse};
 use crate::reject::{Kind, Refusal};
@@ -227,6 +227,11 @@ impl Edge {
     pub(crate) async fn change_membership(&self, change: MembershipChange) -> Result<ClusterView, Refusal> {
         let _place = self.lanes.work(Lane::Admin)?;
         bounded(false, self.pdp.change_membership(change)).await
+    }
+
+    /// Not bounded in time: a checkpoint takes what the disk takes, and one at a time is taken.
+    pub(crate) async fn backup(&self, local: bool) -> Result<BackupParts, Refusal> {
+        self.pdp.backup(local).await.map_err(Refusal::from)
     }
 
     pub(crate) async fn cluster(&self) -> Result<ClusterView, Refusal> {

@@ -3,6 +3,7 @@
 //! failure is `{"code","detail"}`.
 
 mod approvals;
+mod backup;
 mod body;
 mod cluster;
 mod control;
@@ -56,6 +57,7 @@ pub fn router(edge: Edge, drain: watch::Receiver<bool>) -> Router {
         .route("/v1/intents", get(cluster::intents))
         .route("/v1/budgets", get(cluster::budgets))
         .route("/v1/cluster", get(cluster::status))
+        .route("/v1/cluster/backup", get(backup::backup))
         .route("/v1/cluster/leader", post(cluster::transfer_leader))
         .route("/v1/cluster/members", post(cluster::add_learner))
         .route("/v1/cluster/members/{id}", delete(cluster::remove))

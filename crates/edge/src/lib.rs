@@ -11,6 +11,7 @@
 
 mod args;
 pub mod auth;
+mod backup;
 mod covered;
 pub mod edge;
 mod follow;
@@ -34,7 +35,7 @@ pub mod tls;
 pub use auth::{Keyring, KeyringError};
 pub use edge::Edge;
 pub use listen::{ListenError, ServeError, check_listen, serve_grpc, serve_http, serve_unix};
-pub use pdp::Pdp;
+pub use pdp::{BackupParts, Pdp};
 pub use peers::{PeerEntry, Peers, PeersError};
 pub use socket::{SocketError, SocketFile, SocketMode};
 pub use tls::{Tls, TlsError, TlsFiles};

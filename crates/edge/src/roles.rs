@@ -12,7 +12,7 @@ pub enum Role {
     Decide,
     /// Resolves approvals, and hands in what the mandate authority signed.
     Approve,
-    /// Kill switch, members, open permits, counters.
+    /// Kill switch, members, open permits, counters, backups.
     Operate,
     /// Publishes policies and puts them in force.
     Policy,
@@ -126,6 +126,8 @@ pub const TABLE: &[Row] = &[
     both("GET", "/v1/intents", "/placet.v1.ClusterService/ListIntents", READ_OPERATIONS, Lane::Admin),
     both("GET", "/v1/budgets", "/placet.v1.ClusterService/ListBudgets", READ_OPERATIONS, Lane::Admin),
     both("GET", "/v1/cluster", "/placet.v1.ClusterService/Status", READ_OPERATIONS, Lane::Admin),
+    // It holds permits, which are capabilities: for who could add a node and get them all the same.
+    both("GET", "/v1/cluster/backup", "/placet.v1.ClusterService/Backup", OPERATE, Lane::Free),
     both("POST", "/v1/cluster/members", "/placet.v1.ClusterService/AddLearner", OPERATE, Lane::Admin),
     both("POST", "/v1/cluster/members/{id}/promote", "/placet.v1.ClusterService/Promote", OPERATE, Lane::Admin),
     both("DELETE", "/v1/cluster/members/{id}", "/placet.v1.ClusterService/Remove", OPERATE, Lane::Admin),

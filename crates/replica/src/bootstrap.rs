@@ -14,6 +14,9 @@
 //!       CatchingUp: takes appends from that term on, gives no votes ──applied that far──────► Open
 //! ```
 //!
+//! A founder that was restored from a backup stands outside in the same way: "empty" is then "restored, and not started
+//! since", on every founder, from one backup.
+//!
 //! INVARIANT (amnesia): a node gives no vote, and acknowledges nothing, below what it may have promised before it lost
 //! its disk. The list of founders must stay in the configuration for that. A founder alone in its list, and an empty
 //! node without a list, are taken at their word, unless `placet repair` noted that the node had data once. Raft §5.2; Viewstamped Replication Revisited §4.3.
@@ -25,6 +28,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use placet_core::cluster::MemberAddresses;
+use placet_core::state::Read;
 use placet_wire::peer;
 use prost::Message;
 use serde::{Deserialize, Serialize};
@@ -35,6 +39,7 @@ use crate::network::client::Peers;
 use crate::network::convert;
 use crate::node::Inner;
 use crate::ports::{Log, LogKey, State};
+use crate::restore;
 use crate::snapshot::position_of;
 use crate::types::{LogId, StoredMembership};
 
@@ -131,6 +136,11 @@ impl Gate {
         Ok(!rejoins && pristine(self.log.as_ref(), self.state.as_ref())?)
     }
 
+    fn fresh(&self) -> io::Result<bool> {
+        let rejoins = matches!(*self.standing.lock(), Standing::Rejoining { .. });
+        Ok(!rejoins && fresh(self.log.as_ref(), self.state.as_ref())?)
+    }
+
     fn enter(&self, standing: &mut Standing, next: Standing) -> io::Result<()> {
         // On disk before it counts: after the first append this node no longer looks empty.
         self.log.put(LogKey::Recovery, &serde_json::to_vec(&next).map_err(invalid)?, true)?;
@@ -143,7 +153,7 @@ impl Gate {
     pub(crate) fn begin(&self) -> io::Result<bool> {
         let mut standing = self.standing.lock();
         let asks = matches!(*standing, Standing::CatchingUp { .. } | Standing::Rejoining { .. });
-        let agreed = !asks && pristine(self.log.as_ref(), self.state.as_ref())?;
+        let agreed = !asks && fresh(self.log.as_ref(), self.state.as_ref())?;
         if agreed {
             self.enter(&mut standing, Standing::Open)?;
         }
@@ -183,6 +193,11 @@ fn pristine(log: &dyn Log, state: &dyn State) -> io::Result<bool> {
     Ok(read_vote(log)?.is_none() && last_log_id(log)?.is_none() && state.position()?.is_none())
 }
 
+/// Whether a node has promised nothing yet: it is empty, or it was restored and has not started since.
+fn fresh(log: &dyn Log, state: &dyn State) -> io::Result<bool> {
+    Ok(pristine(log, state)? || restore::untouched(log, state)?)
+}
+
 /// Asks one peer where it stands.
 pub(crate) async fn ask(
     peers: &Peers,
@@ -208,6 +223,7 @@ async fn ask_all(inner: &Inner, members: &BTreeMap<u64, MemberAddresses>) -> BTr
 /// Brings a node to `Open`, and founds the cluster if that is its part. Ends when there is nothing left to do.
 pub(crate) async fn run(inner: Arc<Inner>) {
     let founders = inner.options.initial_cluster.clone();
+    let mut told = String::new();
     loop {
         let step = match inner.gate.standing() {
             Standing::Collecting => collect(&inner, &founders, true).await,
@@ -225,9 +241,12 @@ pub(crate) async fn run(inner: Arc<Inner>) {
                 }
             }
         };
-        if let Err(error) = step {
+        let error = step.err().map(|error| error.to_string()).unwrap_or_default();
+        // What lasts until an operator acts is said once.
+        if !error.is_empty() && error != told {
             tracing::warn!(%error, "this node could not take its place yet");
         }
+        told = error;
         tokio::time::sleep(ROUND).await;
     }
 }
@@ -238,6 +257,7 @@ async fn collect(inner: &Inner, founders: &BTreeMap<u64, MemberAddresses>, may_f
     let me = inner.options.node_id;
     let mut answers = ask_all(inner, founders).await;
     if answers.values().all(|status| status.pristine) {
+        alike(inner, &answers)?;
         let everyone = answers.len() + 1 == founders.len();
         let smallest = founders.first_key_value().is_some_and(|(id, _)| *id == me);
         return if everyone && smallest && may_found { found(inner, founders).await } else { Ok(()) };
@@ -262,6 +282,24 @@ async fn collect(inner: &Inner, founders: &BTreeMap<u64, MemberAddresses>, may_f
     }
     let target = answers.values().filter_map(|status| status.last.as_ref().map(|id| (id.term, id.index))).max();
     inner.gate.leave_collecting(Standing::CatchingUp { term, target })
+}
+
+/// Founders begin from one state: all of them empty, or all of them restored from one backup.
+fn alike(inner: &Inner, answers: &BTreeMap<u64, peer::StatusResponse>) -> io::Result<()> {
+    let mine = status(inner)?;
+    let word = |status: &peer::StatusResponse| if status.last.is_some() { "restored" } else { "empty" };
+    for (id, other) in answers {
+        if word(other) != word(&mine) {
+            let (other, mine) = (word(other), word(&mine));
+            let detail =
+                format!("founding member {id} is {other} and this one is {mine}; restore all of them, or none");
+            return Err(io::Error::other(detail));
+        }
+        if mine.last.is_some() && other.chain_head != mine.chain_head {
+            return Err(io::Error::other(format!("founding member {id} was restored from another backup")));
+        }
+    }
+    Ok(())
 }
 
 fn newest_membership(answers: &BTreeMap<u64, peer::StatusResponse>) -> Option<StoredMembership> {
@@ -313,6 +351,10 @@ async fn found_alone(inner: &Inner, founders: &BTreeMap<u64, MemberAddresses>) -
 async fn initialize(inner: &Inner, founders: &BTreeMap<u64, MemberAddresses>) -> io::Result<()> {
     tracing::info!(members = ?founders.keys().collect::<Vec<_>>(), "founding the cluster");
     inner.raft.runtime_config().elect(true);
+    if !inner.gate.pristine()? {
+        // A restored state has its membership; an election is all that is missing.
+        return Ok(());
+    }
     inner.raft.initialize(founders.clone()).await.map_err(|error| io::Error::other(error.to_string()))
 }
 
@@ -326,7 +368,7 @@ pub(crate) fn status(inner: &Inner) -> io::Result<peer::StatusResponse> {
     let applied = metrics.last_applied;
     Ok(peer::StatusResponse {
         node_id: inner.options.node_id,
-        pristine: inner.gate.pristine()?,
+        pristine: inner.gate.fresh()?,
         term: vote.map_or(0, |vote| vote.leader_id.term),
         last: last.max(applied).as_ref().map(convert::log_id),
         membership: Some(convert::stored_membership(&metrics.membership_config)),
@@ -338,5 +380,6 @@ pub(crate) fn status(inner: &Inner) -> io::Result<peer::StatusResponse> {
         applied_index: applied.map_or(0, |at| at.index),
         disk_low: inner.options.disk.is_low(),
         stopping: inner.watch.stopping(),
+        chain_head: inner.records.meta().map_err(invalid)?.chain_head.0.to_vec().into(),
     })
 }

@@ -9,6 +9,7 @@
 //! only crate that names openraft. Architecture §1 and §3; rooms in reading order: [`options`], [`ports`], `types`,
 //! `decider`, `state_machine`, `log_store`, `snapshot`, `network`, `bootstrap`, `watch`, `node`.
 
+pub mod backup;
 mod bootstrap;
 #[doc(hidden)]
 pub mod conformance;
@@ -21,6 +22,7 @@ mod network;
 mod node;
 pub mod options;
 pub mod ports;
+pub mod restore;
 mod retention;
 mod snapshot;
 mod space;

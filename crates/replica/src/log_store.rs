@@ -65,10 +65,12 @@ impl LogStore {
     }
 
     fn log_id_at(&self, key: LogKey) -> io::Result<Option<LogId>> {
-        let Some(bytes) = self.log.get(key)? else { return Ok(None) };
-        let id = peer::LogId::decode(bytes.as_slice()).map_err(invalid)?;
-        Ok(Some(convert::log_id_back(&id)))
+        self.log.get(key)?.map(|bytes| decode_log_id(&bytes)).transpose()
     }
+}
+
+pub(crate) fn decode_log_id(bytes: &[u8]) -> io::Result<LogId> {
+    Ok(convert::log_id_back(&peer::LogId::decode(bytes).map_err(invalid)?))
 }
 
 pub(crate) fn read_vote(log: &dyn Log) -> io::Result<Option<Vote>> {
@@ -83,6 +85,15 @@ pub(crate) fn last_log_id(log: &dyn Log) -> io::Result<Option<LogId>> {
 }
 
 impl LogReader {
+    pub(crate) fn new(log: Arc<dyn Log>) -> Self {
+        Self { log }
+    }
+
+    /// Entries in `range`, those that are few bytes together.
+    pub(crate) fn page(&self, range: std::ops::Range<u64>) -> io::Result<Vec<Entry>> {
+        self.entries(range, READ_BYTES_MAX)
+    }
+
     fn entries(&self, range: impl RangeBounds<u64>, bytes_max: usize) -> io::Result<Vec<Entry>> {
         let start = match range.start_bound() {
             Bound::Included(at) => *at,

@@ -12,6 +12,7 @@ use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{Config, Instant as _, ServerState, SnapshotPolicy};
 use parking_lot::Mutex;
 use placet_core::cluster::{ClockView, ClusterView, Health, HealthStatus, MemberAddresses, MemberRole, MemberView};
+use placet_core::evaluate::cluster_id;
 use placet_core::ids::EvidenceIndex;
 use placet_core::notice::Notice;
 use placet_core::op::Reject;
@@ -19,7 +20,7 @@ use placet_core::stamp::Stamp;
 use placet_core::state::Read;
 use placet_wire::peer::peer_server::PeerServer;
 use thiserror::Error;
-use tokio::sync::{broadcast, mpsc, watch};
+use tokio::sync::{Semaphore, broadcast, mpsc, watch};
 use tokio::task::JoinHandle;
 
 use crate::bootstrap::{self, Gate};
@@ -82,13 +83,15 @@ pub(crate) struct Inner {
     notices: broadcast::Sender<Arc<Notice>>,
     fatal: FatalReason,
     queue: mpsc::Sender<Proposal>,
+    /// Held while a backup is taken.
+    pub(crate) backups: Arc<Semaphore>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// A running node; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Node {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 fn config(options: &Options, elect: bool) -> Result<Config, StartError> {
@@ -180,6 +183,7 @@ impl Node {
             notices,
             fatal,
             queue,
+            backups: Arc::new(Semaphore::new(1)),
             tasks: Mutex::default(),
         });
         inner.raft.run();
@@ -382,6 +386,7 @@ impl Inner {
             clock: ClockView { state, offset_ms, bound_ms, stamp_ahead_ms },
             version: crate::VERSION.to_owned(),
             log_format: placet_wire::log::FORMAT,
+            cluster: cluster_id(&self.records, &meta)?,
         })
     }
 

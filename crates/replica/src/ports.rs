@@ -18,6 +18,8 @@ use placet_core::state::{
     RequestRecord,
 };
 
+pub use crate::backup::CopiedState;
+
 /// Small values that live beside the log and share its order of writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LogKey {
@@ -76,6 +78,11 @@ pub trait State: List + Debug + Send + Sync + 'static {
     /// The position of a copy that was verified before.
     fn peek(&self, folder: &Path) -> io::Result<Option<Vec<u8>>> {
         self.verify(folder)
+    }
+    /// Opens a copy to read its records, without changing it.
+    fn read_copy(&self, folder: &Path) -> io::Result<Box<dyn CopiedState>> {
+        let _ = folder;
+        Err(io::Error::new(io::ErrorKind::Unsupported, "this state has no copies that can be read"))
     }
     /// Replaces the whole state by a verified copy; `folder` stays as it is. A crash leaves the old state or the new.
     fn install(&self, folder: &Path) -> io::Result<()>;

@@ -4,6 +4,7 @@
 //! ```text
 //! <snapshot_dir>/building-…    a checkpoint in the making; removed at start
 //! <snapshot_dir>/incoming-…    a transfer in the making; removed at start
+//! <snapshot_dir>/backup-…      a checkpoint that is being sent as a backup; removed at start
 //! <snapshot_dir>/<term>-<index>/{state/, position}    the snapshot
 //! ```
 
@@ -25,6 +26,7 @@ use crate::work::Work;
 const POSITION: &str = "position";
 const BUILDING: &str = "building-";
 const INCOMING: &str = "incoming-";
+const BACKUP: &str = "backup-";
 
 /// The snapshots of one node.
 #[derive(Debug)]
@@ -50,7 +52,7 @@ impl Snapshots {
         for entry in fs::read_dir(dir)? {
             let path = entry?.path();
             let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
-            let unfinished = name.starts_with(BUILDING) || name.starts_with(INCOMING);
+            let unfinished = [BUILDING, INCOMING, BACKUP].iter().any(|prefix| name.starts_with(prefix));
             let found = if unfinished { None } else { read_position(&path).ok() };
             match found {
                 Some(position) if newest.as_ref().is_none_or(|(best, _)| best.applied < position.applied) => {
@@ -140,6 +142,14 @@ impl Snapshots {
     /// installation stops the node.
     pub(crate) fn verify(&self, folder: &SnapshotFolder) -> io::Result<Position> {
         position_of(self.state.verify(&folder.state())?)
+    }
+
+    /// A checkpoint for a backup, apart from the snapshots; it goes with its handle.
+    pub(crate) fn checkpoint(&self) -> io::Result<SnapshotFolder> {
+        let folder = SnapshotFolder::new(self.fresh(BACKUP)?);
+        folder.retire();
+        self.state.checkpoint(&folder.state())?;
+        Ok(folder)
     }
 
     /// Takes a checkpoint of the state. Blocks for as long as the disk needs.

@@ -27,7 +27,9 @@ use crate::log_store::invalid;
 use crate::network::convert;
 use crate::ports::{Log, Records, State};
 use crate::snapshot::{Builder, Snapshots, position_of};
-use crate::types::{Applied, Blob, LogId, Position, Snapshot, SnapshotFolder, SnapshotMeta, StoredMembership, Types};
+use crate::types::{
+    Applied, Blob, Entry, LogId, Position, Snapshot, SnapshotFolder, SnapshotMeta, StoredMembership, Types,
+};
 
 /// Events in one write to the state: enough to spread its cost, few enough that the task does not hold a thread of
 /// the runtime for more than some milliseconds.
@@ -103,6 +105,11 @@ impl Applier {
         let (term, index) = self.position.applied.map_or((0, 0), |id| (id.leader_id.term, id.index));
         self.progress.send_replace(Progress { term, index, next });
         Ok(())
+    }
+
+    /// Applies entries that nobody waits for.
+    pub(crate) async fn replay(&mut self, entries: Vec<Entry>) -> io::Result<()> {
+        self.apply_all(futures::stream::iter(entries.into_iter().map(|entry| Ok((entry, None))))).await
     }
 
     async fn apply_all<S>(&mut self, mut entries: S) -> io::Result<()>

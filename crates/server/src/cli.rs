@@ -27,6 +27,8 @@ pub mod exit {
     pub const DRY_RUN: u8 = 12;
     /// `decide`: observe.
     pub const OBSERVE: u8 = 13;
+    /// A backup whose files are not what its manifest says.
+    pub const DAMAGED: u8 = 28;
     /// `doctor`: something will be wrong, or may be.
     pub const WARNINGS: u8 = 30;
     /// `doctor`: something is wrong.
@@ -38,7 +40,7 @@ pub mod exit {
 /// Exit codes: 0 done (decide: permit), 1 failed, 2 wrong usage or case file, 3 not allowed, 4 refused (not found,
 /// conflict, invalid, failed cases), 5 no node could answer, 10 deny, report not accepted or permit not usable,
 /// 11 propose or more votes needed, 12 dry_run, 13 observe, 20 to 27 evidence that fails a check (see
-/// `placet evidence rederive --help`), 30 warnings and 31 problems found by `placet doctor`.
+/// `placet evidence rederive --help`), 28 a damaged backup, 30 warnings and 31 problems found by `placet doctor`.
 #[derive(Debug, Parser)]
 #[command(name = "placet", version, propagate_version = true)]
 pub struct Cli {
@@ -110,6 +112,10 @@ pub enum Command {
     /// Shows and changes the cluster.
     #[command(subcommand)]
     Cluster(Cluster),
+    /// Takes a backup of a living cluster, or of a stopped node, and verifies it; or verifies one.
+    Backup(Backup),
+    /// Writes the data folder of a founding member of a new cluster from a backup.
+    Restore(Restore),
     /// Shows what is damaged in the data of a stopped node; moves it aside on demand.
     Repair(Repair),
 }
@@ -154,6 +160,58 @@ pub struct Doctor {
     /// Looks at this machine only and asks no node.
     #[arg(long, requires = "config", conflicts_with = "all")]
     pub local: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct Backup {
+    /// A folder that is not there yet, or empty.
+    #[arg(long, value_name = "FOLDER", required = true)]
+    pub to: Option<PathBuf>,
+    /// From the data folder of this configuration, whose node is stopped; without it, from the first node that answers.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// As the node that answers has it, which may be behind: for a cluster that has lost its quorum.
+    #[arg(long, conflicts_with = "config")]
+    pub local: bool,
+    /// How much is checked.
+    #[arg(long, value_enum, default_value_t = Level::Chain)]
+    pub verify: Level,
+    #[command(subcommand)]
+    pub command: Option<BackupCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum BackupCommand {
+    /// Checks a backup, without a node.
+    Verify {
+        folder: PathBuf,
+        /// How much is checked.
+        #[arg(long, value_enum, default_value_t = Level::Chain)]
+        verify: Level,
+    },
+}
+
+/// How much of a backup is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Level {
+    /// Every file's checksum, the whole chain and the tree.
+    Chain,
+    /// That, and every entry derived again: the records must be what the entries add up to. Holds all of it in memory.
+    Full,
+}
+
+#[derive(Debug, Args)]
+pub struct Restore {
+    #[arg(long, value_name = "FOLDER")]
+    pub from: PathBuf,
+    /// The configuration of the new node. Its `initial_cluster` are the members of the new cluster, each of which is
+    /// restored from the same backup; its data folder is not there yet, or empty.
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// How much is checked.
+    #[arg(long, value_enum, default_value_t = Level::Chain)]
+    pub verify: Level,
 }
 
 #[derive(Debug, Args)]

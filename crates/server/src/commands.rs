@@ -1,6 +1,7 @@
 //! The operator commands: each asks a node over HTTP and prints the answer, or works on documents without one.
 
 mod approvals;
+mod backup;
 mod decisions;
 mod doctor;
 mod evidence;
@@ -9,6 +10,7 @@ mod listings;
 mod permits;
 mod policy;
 mod repair;
+pub mod restore;
 
 use std::io::Write;
 
@@ -38,6 +40,8 @@ pub async fn run(cli: &Cli) -> anyhow::Result<u8> {
         Command::Doctor(command) => doctor::run(target, command).await,
         Command::Cluster(command) => listings::cluster(target, command).await,
         Command::Repair(command) => repair::run(target.output, command),
+        Command::Backup(command) => backup::run(target, command).await,
+        Command::Restore(command) => restore::run(target.output, command),
     }
 }
 

@@ -13,13 +13,14 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use async_trait::async_trait;
+use futures::StreamExt;
 use opentelemetry::propagation::{Extractor, TextMapPropagator};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use placet_core::cluster::{ClusterView, Health, MembershipChange};
 use placet_core::ids::EvidenceIndex;
 use placet_core::notice::Notice;
 use placet_core::op::{Answer, Call, Reject};
-use placet_edge::{Edge, Keyring, Pdp, Peers, SocketFile, TlsFiles, check_listen};
+use placet_edge::{BackupParts, Edge, Keyring, Pdp, Peers, SocketFile, TlsFiles, check_listen};
 use placet_replica::Node;
 use placet_store::StoreOptions;
 use reqwest::header::HeaderMap;
@@ -30,6 +31,7 @@ use tokio::task::JoinSet;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use crate::cli::{Serve, exit};
+use crate::commands::restore;
 use crate::config::{Config, Tls, UnixDoor};
 use crate::telemetry::{self, Telemetry};
 use crate::{upkeep, webhook};
@@ -37,6 +39,7 @@ use crate::{upkeep, webhook};
 /// Runs a node until it is told to stop, or has to.
 pub async fn serve(command: &Serve) -> anyhow::Result<u8> {
     let config = Config::load(&command.config)?;
+    restore::refuse_unfinished(&config.data)?;
     let keyring = Keyring::load(&config.tokens)?;
     let http_tls = load_tls(config.http.tls.as_ref())?;
     let grpc_tls = load_tls(config.grpc.tls.as_ref())?;
@@ -194,6 +197,10 @@ impl Pdp for Joined {
 
     async fn change_membership(&self, change: MembershipChange) -> Result<ClusterView, Reject> {
         self.0.change_membership(change).await
+    }
+
+    async fn backup(&self, local: bool) -> Result<BackupParts, Reject> {
+        Ok(self.0.backup(local).await?.boxed())
     }
 
     async fn evidence_beyond(&self, after: EvidenceIndex) {

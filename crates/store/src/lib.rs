@@ -152,6 +152,13 @@ pub fn open(data: &Path, options: &StoreOptions) -> Result<Store, OpenError> {
     Ok(Store { log, state: Arc::new(state), snapshot_dir: data.join("snapshots") })
 }
 
+/// Opens a copy of a state, such as a backup's, to read; nothing in its folder changes. What RocksDB writes about itself
+/// goes to `own_logs`.
+pub fn open_copy(state: &Path, own_logs: &Path) -> io::Result<RocksState> {
+    let tuning = tuning::Tuning::new(&StoreOptions::default(), own_logs.to_owned());
+    RocksState::open_copy(state, tuning)
+}
+
 pub(crate) fn io_error(error: rocksdb::Error) -> io::Error {
     let kind = match error.kind() {
         rocksdb::ErrorKind::Corruption => io::ErrorKind::InvalidData,

@@ -17,7 +17,7 @@ use placet_core::state::{
     ApprovalRecord, Changes, Counter, CounterKey, List, MerkleKey, Meta, PermitRecord, PolicyRecord, Read, ReadError,
     RequestRecord,
 };
-use placet_replica::ports::State;
+use placet_replica::ports::{CopiedState, State};
 use rocksdb::checkpoint::Checkpoint;
 
 use crate::inspect::{cut, damaged, inspect, rocksdb_failed};
@@ -38,6 +38,13 @@ pub struct RocksState {
     folder: PathBuf,
     tuning: Tuning,
     current: RwLock<(u64, Arc<Generation>)>,
+    /// None for a copy, which is nobody's data folder.
+    owner: Option<Owner>,
+}
+
+/// Who a state belongs to: the data folder that it is in.
+#[derive(Debug)]
+struct Owner {
     keeper: Arc<Keeper>,
     _lock: Arc<FolderLock>,
 }
@@ -75,7 +82,13 @@ impl RocksState {
         keeper.marker.state_is(number, &path).map_err(failed)?;
         pointer::remove_others(folder, number).map_err(failed)?;
         let current = RwLock::new((number, Arc::new(generation)));
-        Ok(Self { folder: folder.to_owned(), tuning, current, keeper, _lock: lock })
+        Ok(Self { folder: folder.to_owned(), tuning, current, owner: Some(Owner { keeper, _lock: lock }) })
+    }
+
+    /// A copy, to read.
+    pub(crate) fn open_copy(folder: &Path, tuning: Tuning) -> io::Result<Self> {
+        let generation = Generation::open_read_only(folder, &tuning).map_err(io_error)?.load()?;
+        Ok(Self { folder: folder.to_owned(), tuning, current: RwLock::new((0, Arc::new(generation))), owner: None })
     }
 
     fn generation(&self) -> Arc<Generation> {
@@ -83,6 +96,8 @@ impl RocksState {
     }
 
     fn install_generation(&self, from: &Path) -> io::Result<()> {
+        let unowned = || io::Error::new(io::ErrorKind::Unsupported, "a copy is not replaced");
+        let owner = self.owner.as_ref().ok_or_else(unowned)?;
         let number = self.current.read().0.saturating_add(1);
         let path = self.folder.join(number.to_string());
         if path.exists() {
@@ -95,7 +110,7 @@ impl RocksState {
         generation.db().flush_wal(true).map_err(io_error)?;
         placet_replica::crash::point("during_snapshot_install");
         pointer::point_to(&self.folder, number)?;
-        self.keeper.marker.state_is(number, &path)?;
+        owner.keeper.marker.state_is(number, &path)?;
         let (old_number, old) = std::mem::replace(&mut *self.current.write(), (number, generation));
         // Readers that still hold the old generation keep its files open; the names may go.
         drop(old);
@@ -158,8 +173,18 @@ impl State for RocksState {
         Generation::open_read_only(folder, &self.tuning).map_err(io_error)?.load()?.position()
     }
 
+    fn read_copy(&self, folder: &Path) -> io::Result<Box<dyn CopiedState>> {
+        Ok(Box::new(Self::open_copy(folder, self.tuning.clone())?))
+    }
+
     fn install(&self, folder: &Path) -> io::Result<()> {
         self.install_generation(folder)
+    }
+}
+
+impl CopiedState for RocksState {
+    fn position(&self) -> io::Result<Option<Vec<u8>>> {
+        self.generation().position()
     }
 }
 

@@ -1,6 +1,7 @@
 //! The only crate that knows bytes: protobuf services for doors and peers, and the codec of log records.
 //! Absent on purpose: sockets, files and judgement.
 
+pub mod archive;
 pub mod log;
 
 /// Services and messages of `placet.v1`: what clients speak.

@@ -102,6 +102,16 @@ fn free_ports() -> [u16; 3] {
 impl Cluster {
     /// Starts all nodes and waits for a leader.
     pub async fn start(settings: Settings) -> Self {
+        let mut cluster = Self::founded_later(settings);
+        for id in cluster.ids() {
+            cluster.spawn(id);
+        }
+        cluster.leader().await;
+        cluster
+    }
+
+    /// The founders' configurations and nothing that runs.
+    pub fn founded_later(settings: Settings) -> Self {
         let folder = tempfile::Builder::new().prefix("placet-e2e-").tempdir().unwrap();
         let members: Vec<Member> = (0..settings.nodes).map(|_| Member { ports: free_ports(), process: None }).collect();
         secrets(folder.path(), settings);
@@ -109,14 +119,17 @@ impl Cluster {
         let ca = settings.tls.then(|| folder.path().join("ca.pem"));
         let bases = members.iter().map(|member| format!("{scheme}://localhost:{}", member.ports[0])).collect();
         let http = Client::new(bases, ca.as_deref());
-        let mut cluster = Self { folder, settings, members, http };
+        let cluster = Self { folder, settings, members, http };
         let founders: Vec<u64> = (1..=settings.nodes).collect();
         for id in 1..=settings.nodes {
             cluster.write_config(id, &founders);
-            cluster.spawn(id);
         }
-        cluster.leader().await;
         cluster
+    }
+
+    /// A node's configuration file.
+    pub fn config(&self, id: u64) -> PathBuf {
+        self.path().join(format!("node-{id}.toml"))
     }
 
     /// A further node that founds nothing; returns its id.

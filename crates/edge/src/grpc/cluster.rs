@@ -1,5 +1,6 @@
 //! `ClusterService`: members, open permits, counters.
 
+use futures::stream::{BoxStream, StreamExt};
 use placet_core::cluster::{MemberAddresses, MembershipChange};
 use placet_core::op::{Answer, Op, Query};
 use placet_wire::v1;
@@ -8,11 +9,19 @@ use tonic::{Request, Response, Status};
 
 use super::{Service, convert, given, page_limit};
 use crate::args;
+use crate::backup;
 use crate::guard::caller;
 use crate::reject::Refusal;
 
 #[tonic::async_trait]
 impl ClusterService for Service {
+    type BackupStream = BoxStream<'static, Result<v1::BackupPart, Status>>;
+
+    async fn backup(&self, request: Request<v1::BackupRequest>) -> Result<Response<Self::BackupStream>, Status> {
+        let parts = backup::parts(&self.edge, self.drain.clone(), request.get_ref().local).await?;
+        Ok(Response::new(parts.map(|part| part.map(convert::backup_part).map_err(Status::from)).boxed()))
+    }
+
     async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::Cluster>, Status> {
         Ok(Response::new(convert::cluster(self.edge.cluster().await?)))
     }

@@ -9,6 +9,7 @@ use placet_core::op::{
 };
 use placet_core::policy::Mistake;
 use placet_core::reply::{BudgetObject, DecideReply, Obligation, ReportReply};
+use placet_wire::archive::Part;
 use placet_wire::v1;
 use placet_wire::v1::switch_scope::Of;
 use serde::Serialize;
@@ -238,6 +239,7 @@ pub(super) fn cluster(view: ClusterView) -> v1::Cluster {
         }),
         version: view.version,
         log_format: view.log_format,
+        cluster: text(view.cluster),
     }
 }
 
@@ -252,6 +254,14 @@ fn heard(view: HeardView) -> v1::Heard {
         applied_index: view.applied_index,
         recovering: view.recovering,
     }
+}
+
+pub(super) fn backup_part(part: Part) -> v1::BackupPart {
+    let part = match part {
+        Part::File { name, size } => v1::backup_part::Part::File(v1::BackupFile { name, size }),
+        Part::Data(data) => v1::backup_part::Part::Data(data),
+    };
+    v1::BackupPart { part: Some(part) }
 }
 
 fn member(view: MemberView) -> v1::Member {

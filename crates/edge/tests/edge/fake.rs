@@ -3,6 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use bytes::Bytes;
+use futures::StreamExt;
 use placet_core::cluster::{
     ClockState, ClockView, ClusterView, Health, HealthStatus, HeardView, MemberRole, MemberView, MembershipChange,
 };
@@ -20,7 +22,8 @@ use placet_core::policy::Bounds;
 use placet_core::reply::{DecideReply, Obligation, Protocol, Reason, ReportReply, Tier, Verdict};
 use placet_core::request::{DecideRequest, LocalReport, Malformed, ReportRequest};
 use placet_core::stamp::Stamp;
-use placet_edge::Pdp;
+use placet_edge::{BackupParts, Pdp};
+use placet_wire::archive::Part;
 use tokio::sync::{Semaphore, broadcast, watch};
 
 pub(crate) const REQUEST_ID: &str = "0d9c1f3e-0000-4000-8000-000000000001";
@@ -176,6 +179,7 @@ impl Pdp for Fake {
             clock: ClockView { state: ClockState::Split, offset_ms: Some(-12), bound_ms: 1000, stamp_ahead_ms: 1 },
             version: "0.1.0".to_owned(),
             log_format: 1,
+            cluster: Some(Hash::of(b"cluster")),
         })
     }
 
@@ -199,6 +203,12 @@ impl Pdp for Fake {
             return Err(reject);
         }
         self.cluster().await
+    }
+
+    async fn backup(&self, _local: bool) -> Result<BackupParts, Reject> {
+        let part = |part| Ok::<_, std::io::Error>(part);
+        let parts = [Part::File { name: "manifest.json".to_owned(), size: 3 }, Part::Data(Bytes::from_static(b"{}\n"))];
+        Ok(futures::stream::iter(parts.map(part)).boxed())
     }
 
     async fn evidence_beyond(&self, after: EvidenceIndex) {

@@ -13,10 +13,10 @@ use futures::StreamExt;
 use futures::stream::FuturesOrdered;
 use openraft::impls::OneshotResponder;
 use openraft::raft::ClientWriteResult;
-use placet_core::evaluate::{evaluate, expire};
+use placet_core::evaluate::{evaluate, expire, restored};
 use placet_core::event::Event;
 use placet_core::fold::fold;
-use placet_core::ids::{Entropy, EvidenceIndex};
+use placet_core::ids::{Entropy, EvidenceIndex, Hash};
 use placet_core::op::{Answer, Reject};
 use placet_core::planted::{self, Bug};
 use placet_core::stamp::Stamp;
@@ -158,7 +158,12 @@ impl Leadership {
     }
 
     pub(super) fn anything_due(&self) -> bool {
-        self.stamp().is_ok_and(|now| self.agenda.reached(now).is_some())
+        self.restoring() || self.stamp().is_ok_and(|now| self.agenda.reached(now).is_some())
+    }
+
+    /// Whether the state was restored and the evidence does not say so yet.
+    fn restoring(&self) -> bool {
+        self.state.meta().is_ok_and(|meta| meta.restoring)
     }
 
     /// Stops time, or lets it go on. What is recorded while it stands carries the last stamp again: a clock that is
@@ -171,7 +176,7 @@ impl Leadership {
     /// has to be recorded. After a fault everything that was judged and not proposed is refused.
     /// `fresh`: whether a quorum acknowledged this leader a moment ago.
     pub(super) fn judge(&mut self, calls: &mut IntoIter<Proposal>, fresh: bool) -> Result<Option<Batch>, Fault> {
-        let judged = self.judge_due().and_then(|()| {
+        let judged = self.judge_restoration().and_then(|()| self.judge_due()).and_then(|()| {
             while !self.draft_is_full() {
                 let Some(proposal) = calls.next() else { break };
                 self.judge_call(proposal)?;
@@ -197,6 +202,18 @@ impl Leadership {
             return Ok(Stamp(self.options.clock.now_ms()));
         }
         Ok(if self.held { last } else { Stamp(self.options.clock.now_ms()).max(last) })
+    }
+
+    /// INVARIANT (one identity): before anything else is recorded, a restored cluster gives itself a name.
+    fn judge_restoration(&mut self) -> Result<(), Fault> {
+        if !self.restoring() {
+            return Ok(());
+        }
+        let mut name = Hash::GENESIS;
+        getrandom::fill(&mut name.0).map_err(Fault::new)?;
+        let event = restored(&self.state, self.stamp()?, name).map_err(Fault::new)?;
+        tracing::info!(cluster = %name, "a restored cluster begins its own life");
+        self.record(event.into_iter().collect())
     }
 
     fn judge_due(&mut self) -> Result<(), Fault> {

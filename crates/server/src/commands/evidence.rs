@@ -2,7 +2,7 @@
 
 mod export;
 mod offline;
-mod progress;
+pub(super) mod progress;
 mod proofs;
 
 use placet_core::export::Failure;
@@ -116,7 +116,7 @@ fn listed(answer: &Value, empty: &str) -> String {
 }
 
 /// A failed check, with the exit code of its kind.
-fn failed(failure: &Failure) -> anyhow::Error {
+pub(super) fn failed(failure: &Failure) -> anyhow::Error {
     let Failure { kind, entry, line, detail } = failure;
     let body = json!({
         "code": kind.as_str(), "entry": entry.map(|index| index.to_string()), "line": line, "detail": detail,

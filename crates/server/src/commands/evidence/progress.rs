@@ -12,7 +12,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Width of the bar.
 const CELLS: u64 = 30;
 
-pub(super) struct Progress {
+pub(in crate::commands) struct Progress {
     shown: bool,
     next: Instant,
     terminal: bool,
@@ -21,13 +21,13 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new(total: Option<u64>) -> Self {
+    pub(in crate::commands) fn new(total: Option<u64>) -> Self {
         let terminal = std::io::stderr().is_terminal();
         Self { shown: false, next: Instant::now() + PATIENCE, terminal, total }
     }
 
     /// Draws, if it is time.
-    pub(super) fn at(&mut self, bytes: u64, entries: u64) {
+    pub(in crate::commands) fn at(&mut self, bytes: u64, entries: u64) {
         if !self.terminal || Instant::now() < self.next {
             return;
         }
