@@ -56,7 +56,7 @@ impl std::fmt::Display for Difference {
 impl std::error::Error for Difference {}
 
 /// The state that the entries so far add up to.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Rederivation {
     state: MemState,
     /// The entry before the next one.
