@@ -9,7 +9,7 @@ use crate::harness::{Cluster, OPERATE, P1, Settings};
 fn doctor(cluster: &Cluster, token: &str, args: &[&str]) -> (i32, Value) {
     let args: Vec<&str> = ["doctor", "--output", "json"].into_iter().chain(args.iter().copied()).collect();
     let (code, out, err) = cluster.cli(token, &args);
-    (code, serde_json::from_str(&out).unwrap_or_else(|_| Value::String(err)))
+    (code, serde_json::from_str(&out).unwrap_or(Value::String(err)))
 }
 
 fn bad(report: &Value) -> Vec<(String, String, String)> {

@@ -57,8 +57,8 @@ pub struct DiskFaults {
     pub slow_ms: Arc<AtomicU64>,
 }
 
-/// Both disks of one node.
-#[derive(Debug)]
+/// Both disks of one node; empty and whole at first.
+#[derive(Debug, Default)]
 pub struct Disks {
     /// The log's.
     pub log: Arc<Mutex<LogDisk>>,
@@ -66,11 +66,4 @@ pub struct Disks {
     pub state: Arc<Mutex<StateDisk>>,
     /// What is wrong with them.
     pub faults: DiskFaults,
-}
-
-impl Disks {
-    /// Empty and whole.
-    pub fn new() -> Self {
-        Self { log: Arc::default(), state: Arc::default(), faults: DiskFaults::default() }
-    }
 }

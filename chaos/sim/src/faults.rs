@@ -157,7 +157,7 @@ fn change_members(world: &World, rng: &mut Rng) {
     let (id, addresses) = world.add_spare();
     world.note(|| format!("node {id} is to join"));
     world.keep_running(id);
-    let (world, mut rng) = (world.clone(), Rng::new(rng.next(), "members"));
+    let (world, mut rng) = (world.clone(), Rng::new(rng.number(), "members"));
     tokio::spawn(async move {
         let steps = [
             MembershipChange::AddLearner { id, addresses },

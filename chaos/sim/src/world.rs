@@ -120,7 +120,7 @@ impl World {
 
     fn make_room(&self, id: u64) {
         let slot = Slot {
-            disks: Disks::new(),
+            disks: Disks::default(),
             clock: SimClock::new(self.0.began),
             life: None,
             node: None,

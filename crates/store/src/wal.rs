@@ -98,6 +98,9 @@ enum Next {
     Bad(String, bool),
 }
 
+/// A batch and where it begins in its file.
+type Batch = (u64, Vec<u8>);
+
 type Broken = (u64, String, bool);
 
 impl Reader {
@@ -143,9 +146,9 @@ impl Reader {
         }
     }
 
-    /// A whole batch and where it begins; or what is wrong.
-    fn batch(&mut self) -> io::Result<Result<Option<(u64, Vec<u8>)>, Broken>> {
-        let mut open: Option<(u64, Vec<u8>)> = None;
+    /// A whole batch and where it begins, none at the end; or what is wrong.
+    fn batch(&mut self) -> io::Result<Result<Option<Batch>, Broken>> {
+        let mut open: Option<Batch> = None;
         loop {
             let (record, at) = self.record()?;
             let begins = open.as_ref().map_or(at, |(begins, _)| *begins);

@@ -45,10 +45,10 @@ impl Property for NoWayRound {
 
     fn told(&mut self, told: &Told) -> Result<(), String> {
         match (&told.op, &told.answer) {
-            (Op::SetKillSwitch { engaged: true, .. }, Some(Ok(Answer::KillSwitch(view)))) if view.engaged => {
-                if self.known.last().is_none_or(|(_, end)| end.is_some()) {
-                    self.known.push((Instant::now(), None));
-                }
+            (Op::SetKillSwitch { engaged: true, .. }, Some(Ok(Answer::KillSwitch(view))))
+                if view.engaged && self.known.last().is_none_or(|(_, end)| end.is_some()) =>
+            {
+                self.known.push((Instant::now(), None));
             }
             (Op::Decide(_), Some(Ok(Answer::Decide(reply)))) if reply.verdict == Verdict::Permit && !reply.replayed => {
                 let now = Instant::now();

@@ -271,7 +271,7 @@ impl World {
         self.kill(id);
         let mut slots = self.0.slots.lock();
         let Some(slot) = slots.get_mut(&id) else { return };
-        slot.disks = Disks { faults: slot.disks.faults.clone(), ..Disks::new() };
+        slot.disks = Disks { faults: slot.disks.faults.clone(), ..Disks::default() };
         slot.damaged = true;
         let folder = self.folder(id, slot.lives + 1);
         // It may not exist; then there is nothing to forget.
