@@ -210,7 +210,9 @@ mod tests {
         out
     }
 
-    fn read(bytes: &[u8], chunk: usize) -> Result<(Vec<(String, Vec<u8>)>, bool), ArchiveError> {
+    type Files = Vec<(String, Vec<u8>)>;
+
+    fn read(bytes: &[u8], chunk: usize) -> Result<(Files, bool), ArchiveError> {
         let (mut reader, mut files) = (Reader::default(), Vec::<(String, Vec<u8>)>::new());
         for chunk in bytes.chunks(chunk) {
             for part in reader.feed(chunk)? {
