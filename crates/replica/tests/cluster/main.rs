@@ -286,9 +286,9 @@ fn the_leadership_stays_while_members_change() {
     }
     let mut cluster = Cluster::start(3, impatient);
     cluster.publish();
+    let leader = cluster.leader();
     cluster.allot(4);
     cluster.spawn(4);
-    let leader = cluster.leader();
     let change = |cluster: &Cluster, change: MembershipChange| {
         cluster.block_on(leader, cluster.node(leader).change_membership(change))
     };
