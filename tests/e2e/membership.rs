@@ -107,6 +107,41 @@ async fn a_node_joins_and_another_leaves() {
     cluster.agree(&rest).await;
 }
 
+/// Goal: an operator adds, promotes and removes a node by the CLI alone, and sees in between where it stands.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_come_and_go_by_the_cli() {
+    let mut cluster = Cluster::start(Settings::default()).await;
+    cluster.publish(POLICY).await;
+    let fourth = cluster.add_member();
+    let addresses = cluster.addresses(fourth);
+    let run = |args: &[&str], code: i32| {
+        let (got, out, err) = cluster.cli(OPERATE, &[&["cluster"], args].concat());
+        assert_eq!(got, code, "placet cluster {args:?}\n{out}\n{err}");
+        format!("{out}{err}")
+    };
+    let of = |name: &str| text(&addresses, name).to_owned();
+    let (peer, http, grpc) = (of("peer"), of("http"), of("grpc"));
+    let add = ["add", "4", "--peer", &peer, "--http", &http, "--grpc", &grpc];
+    assert!(run(&add, 0).contains("learner"));
+    assert!(run(&add, 4).contains("node 4 is a member already"));
+    cluster.agree(&cluster.ids()).await;
+    cluster
+        .until("a member that was heard", async || {
+            let status = run(&["status"], 0);
+            let line = status.lines().rfind(|line| line.starts_with("4 "))?.to_owned();
+            (line.contains("learner") && line.contains(" ms ago")).then_some(())
+        })
+        .await;
+    assert!(run(&["promote", "9"], 4).contains("node 9 is not a member"));
+    assert!(run(&["promote", "4"], 0).lines().any(|line| line.starts_with("4 ") && line.contains("voter")));
+    assert!(run(&["promote", "4"], 4).contains("a voter already"));
+    let removed = cluster.ids().into_iter().find(|id| *id != fourth).unwrap();
+    run(&["transfer-leader", "--to", "4"], 0);
+    let left = run(&["remove", &removed.to_string()], 0);
+    assert!(!left.lines().any(|line| line.starts_with(&format!("{removed} "))), "{left}");
+    assert!(run(&["remove", "9"], 4).contains("node 9 is not a member"));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn wrong_membership_changes_are_refused_by_name() {
     let cluster = Cluster::start(Settings::default()).await;

@@ -481,6 +481,7 @@ pub enum Cluster {
     /// Every node's view, side by side.
     Status,
     /// Starts to send the log to a new node.
+    #[command(visible_alias = "add")]
     AddLearner {
         id: u64,
         #[arg(long, value_name = "HOST:PORT")]

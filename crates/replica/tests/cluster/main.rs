@@ -162,6 +162,8 @@ fn a_crash_between_installing_a_snapshot_and_adopting_it_costs_nothing() {
     for part in ["log", "snapshots"] {
         copy(&cluster.data(late).join(part), &before.path().join(part));
     }
+    // What the disk is known to hold goes with the log that it speaks of.
+    std::fs::copy(cluster.data(late).join("MARK"), before.path().join("MARK")).unwrap();
     let leader = cluster.leader();
     cluster.work(leader, 200);
     wait_for("a snapshot past the late follower", || {
@@ -175,6 +177,7 @@ fn a_crash_between_installing_a_snapshot_and_adopting_it_costs_nothing() {
         std::fs::remove_dir_all(&place).unwrap();
         copy(&before.path().join(part), &place);
     }
+    std::fs::copy(before.path().join("MARK"), cluster.data(late).join("MARK")).unwrap();
     cluster.spawn(late);
     cluster.agree();
     let other = cluster.ids().into_iter().find(|id| *id != late && *id != cluster.leader()).unwrap();

@@ -45,7 +45,9 @@ pub async fn cluster(target: &Target, command: &Cluster) -> anyhow::Result<u8> {
             let addresses = json!({"peer": peer, "http": http, "grpc": grpc});
             Request::post("/v1/cluster/members", &json!({"id": id, "addresses": addresses}))
         }
-        Cluster::Promote { id } => Request::post(format!("/v1/cluster/members/{id}/promote"), &json!({})),
+        Cluster::Promote { id } => {
+            Request { method: Method::POST, ..Request::get(format!("/v1/cluster/members/{id}/promote")) }
+        }
         Cluster::Remove { id } => delete(format!("/v1/cluster/members/{id}")),
         Cluster::TransferLeader { to } => Request::post("/v1/cluster/leader", &json!({"to": to})),
     };
@@ -100,9 +102,38 @@ async fn status(target: &Target, client: &Client) -> anyhow::Result<u8> {
                 Err(_) => vec![node.clone(), "does not answer".to_owned()],
             })
             .collect();
-        table(&["ADDRESS", "NODE", "LEADER", "TERM", "APPLIED", "EVIDENCE", "CHAIN HEAD"], &rows, "no nodes")
+        let nodes =
+            table(&["ADDRESS", "NODE", "LEADER", "TERM", "APPLIED", "EVIDENCE", "CHAIN HEAD"], &rows, "no nodes");
+        match views.iter().find_map(|(_, view)| view.as_ref().ok()) {
+            Some(view) => format!("{nodes}\n\n{}", members(view)),
+            None => nodes,
+        }
     });
     Ok(if answered { exit::OK } else { exit::UNAVAILABLE })
+}
+
+/// The members as one node knows them; what it heard of itself stands beside them.
+fn members(view: &Value) -> String {
+    let me = view.get("node_id");
+    let rows = rows(view, "members", |one| {
+        let peer = one.get("addresses").map_or_else(String::new, |at| field(at, "peer"));
+        let mut row = vec![field(one, "id"), field(one, "role"), peer];
+        row.extend(match one.get("heard") {
+            Some(heard) => [
+                format!("{} ms ago", field(heard, "ago_ms")),
+                field(heard, "applied_index"),
+                format!("{} ms", field(heard, "clock_ahead_ms")),
+                field(heard, "version"),
+            ],
+            None if one.get("id") == me => {
+                ["itself".to_owned(), field(view, "applied_index"), "0 ms".to_owned(), field(view, "version")]
+            }
+            None => ["never".to_owned(), "-".to_owned(), "-".to_owned(), "-".to_owned()],
+        });
+        row
+    });
+    let heading = ["MEMBER", "ROLE", "PEER", "HEARD", "APPLIED", "CLOCK", "VERSION"];
+    format!("as node {} knows them:\n{}", field(view, "node_id"), table(&heading, &rows, "no members"))
 }
 
 /// Follows `next` until the listing ends.
