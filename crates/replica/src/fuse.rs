@@ -16,7 +16,7 @@ use placet_core::state::{
 };
 use tokio::sync::watch;
 
-use crate::ports::{Log, LogKey, State};
+use crate::ports::{CopiedState, Log, LogKey, State};
 use crate::state_machine::FatalReason;
 
 const SEE: &str = "`placet repair --config FILE` shows what is damaged";
@@ -144,6 +144,10 @@ impl State for FusedState {
     }
     fn peek(&self, folder: &Path) -> io::Result<Option<Vec<u8>>> {
         self.state.peek(folder)
+    }
+    fn read_copy(&self, folder: &Path) -> io::Result<Box<dyn CopiedState>> {
+        // A copy that cannot be read says nothing about the disk of the state.
+        self.state.read_copy(folder)
     }
     fn install(&self, folder: &Path) -> io::Result<()> {
         self.fuse.check()?;
