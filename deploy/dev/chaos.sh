@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # `./dev chaos`: long runs of real faults against real clusters, of the simulation and of the model; and the short ones,
-# which `./dev test` runs too.
+# which `./dev test` runs too when PLACET_CHAOS is yes.
 # Sourced by ./dev, which provides say, die, prepare and $root.
 
 # What the faults are made with. A machine without one of them skips the faults that need it, and the run says so.
