@@ -13,7 +13,7 @@ use rocksdb::DB;
 
 use crate::OpenError;
 use crate::mark::{self, Manifest};
-use crate::wal::{self, Fault, Scan};
+use crate::wal::{self, Fault};
 
 /// What was found.
 #[derive(Debug)]
@@ -24,8 +24,6 @@ pub(crate) struct Inspected {
     pub(crate) fault: Option<Fault>,
     /// The files that RocksDB would read, oldest first.
     pub(crate) wals: Vec<(u64, PathBuf)>,
-    /// The last change that would be left; `None` if only opening tells.
-    pub(crate) last: Option<u64>,
 }
 
 pub(crate) fn damaged(path: &Path, what: impl Into<String>) -> OpenError {
@@ -85,6 +83,10 @@ fn check_manifest(folder: &Path, known: Manifest) -> Result<(), OpenError> {
     if !path.exists() {
         return Err(damaged(&path, "it is missing"));
     }
+    let failed = |source| OpenError::Folder { path: path.clone(), source };
+    if let Some(fault) = wal::hidden_fault(&path).map_err(failed)? {
+        return Err(damaged(&path, format!("at byte {} it {}", fault.offset, fault.what)));
+    }
     if number > known.number {
         return Ok(());
     }
@@ -98,32 +100,80 @@ fn check_manifest(folder: &Path, known: Manifest) -> Result<(), OpenError> {
     }
 }
 
-/// Looks at the database in `folder`. `open` opens it for reading.
+/// Looks at the database in `folder`. `open` opens a copy of it for reading, and demands the write-ahead logs that its
+/// tables rely on only if it is told so.
 pub(crate) fn inspect(
     folder: &Path,
     known: Manifest,
-    open: impl FnOnce() -> Result<DB, rocksdb::Error>,
+    open: impl FnOnce(&Path, bool) -> Result<DB, rocksdb::Error>,
 ) -> Result<Inspected, OpenError> {
     if is_fresh(folder, known)? {
-        return Ok(Inspected { fresh: true, fault: None, wals: Vec::new(), last: None });
+        return Ok(Inspected { fresh: true, fault: None, wals: Vec::new() });
     }
     check_manifest(folder, known)?;
-    let (keep, last) = {
-        let db = open().map_err(|source| rocksdb_failed(folder, source))?;
-        let keep = db.property_int_value("rocksdb.min-log-number-to-keep");
-        let keep = keep.map_err(|source| rocksdb_failed(folder, source))?.unwrap_or_default();
-        (keep, db.latest_sequence_number())
-    };
     let failed = |source| OpenError::Folder { path: folder.to_owned(), source };
     let mut wals = wal::files(folder).map_err(failed)?;
-    wals.retain(|(number, _)| *number >= keep);
-    let Scan { last: scanned, fault, .. } = wal::scan(&wals).map_err(failed)?;
-    // Where RocksDB does not see the fault, it read beyond it.
-    let last = match &fault {
-        None => Some(last),
-        Some(fault) => scanned.or(fault.seen_by_rocksdb.then_some(last)),
-    };
-    Ok(Inspected { fresh: false, fault, wals, last })
+    let mut fault = wal::first_fault(&wals).map_err(failed)?;
+    if fault.is_some() {
+        // It may lie in a file that is not needed any more. The tables know; RocksDB must not read the files yet.
+        let staged = Staged::new(folder, &[]).map_err(failed)?;
+        let db = open(&staged.0, false).map_err(|source| rocksdb_failed(folder, source))?;
+        let keep = db.property_int_value("rocksdb.min-log-number-to-keep");
+        let keep = keep.map_err(|source| rocksdb_failed(folder, source))?.unwrap_or_default();
+        wals.retain(|(number, _)| *number >= keep);
+        fault = wal::first_fault(&wals).map_err(failed)?;
+    }
+    Ok(Inspected { fresh: false, fault, wals })
+}
+
+/// A copy of a database beside it, for a look: tables are linked; gone with this value.
+#[derive(Debug)]
+pub(crate) struct Staged(pub(crate) PathBuf);
+
+impl Staged {
+    /// With so many bytes of these write-ahead logs and no others.
+    fn new(folder: &Path, wals: &[(&Path, u64)]) -> io::Result<Self> {
+        let staged = Self(folder.with_extension("peek"));
+        if staged.0.exists() {
+            fs::remove_dir_all(&staged.0)?;
+        }
+        fs::create_dir(&staged.0)?;
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            let Some(name) = path.file_name() else { continue };
+            let target = staged.0.join(name);
+            match path.extension().and_then(|extension| extension.to_str()) {
+                Some("log") => {}
+                Some("sst") if fs::hard_link(&path, &target).is_ok() => {}
+                _ if path.is_file() => {
+                    fs::copy(&path, &target)?;
+                }
+                _ => {}
+            }
+        }
+        for (path, length) in wals {
+            let Some(name) = path.file_name() else { continue };
+            let mut part = io::Read::take(fs::File::open(path)?, *length);
+            io::copy(&mut part, &mut fs::File::create(staged.0.join(name))?)?;
+        }
+        Ok(staged)
+    }
+
+    /// As a database would be that is cut at a fault.
+    pub(crate) fn cut(folder: &Path, inspected: &Inspected, fault: &Fault) -> io::Result<Self> {
+        let before = inspected.wals.iter().take_while(|(_, path)| *path != fault.file);
+        let mut parts = before.map(|(_, path)| (path.as_path(), u64::MAX)).collect::<Vec<_>>();
+        parts.push((&fault.file, fault.offset));
+        Self::new(folder, &parts)
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            tracing::warn!(%error, path = %self.0.display(), "a copy that was made for a look stays on disk");
+        }
+    }
 }
 
 /// Cuts the write-ahead logs at a fault, for a database of which nothing behind it was promised.

@@ -13,18 +13,21 @@ use placet_replica::bytes::Bytes;
 use placet_replica::ports::{Log, LogKey};
 use rocksdb::{DB, Direction, IteratorMode, ReadOptions, WriteBatch, WriteOptions};
 
-use crate::inspect::{Inspected, cut, damaged, inspect, rocksdb_failed};
+use crate::inspect::{Inspected, Staged, cut, damaged, inspect, rocksdb_failed};
 use crate::keys::{ENTRY, SMALL, behind, key, number};
 use crate::mark::{self, Keeper, Mark};
 use crate::record::{frame, is_bare, unframe};
 use crate::tuning::Tuning;
-use crate::wal::Fault;
 use crate::{FolderLock, OpenError, REPAIR, io_error};
 
 const PURGED: &[u8] = b"purged_index";
 
 /// Below which index entries may have no checksum: they are older than it. Framed itself.
 const FORMAT: &[u8] = b"format";
+
+/// The number of the last write, in every write: RocksDB's own sequence numbers are noted ahead of the data by a flush,
+/// so they do not tell what is there.
+const SERIAL: &[u8] = b"serial";
 
 /// The log on RocksDB.
 #[derive(Debug)]
@@ -36,6 +39,8 @@ pub struct RocksLog {
     purged: AtomicU64,
     /// Which entries there are: from, and below.
     present: Mutex<Range<u64>>,
+    /// The number of the last write; held while one is made, so that numbers are in the order of writes.
+    serial: Mutex<u64>,
     /// Truncations, so that a reader knows whether one ran beside it.
     truncations: AtomicU64,
     /// Entries below this index may be older than their checksums.
@@ -72,21 +77,21 @@ fn malformed() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "a key of the log has no index")
 }
 
-const SMALL_VALUES: [&[u8]; 5] = [b"vote", b"committed", b"last_purged", b"recovery", PURGED];
+const SMALL_VALUES: [&[u8]; 6] = [b"vote", b"committed", b"last_purged", b"recovery", PURGED, SERIAL];
 
 impl RocksLog {
     /// Opens the database if it holds everything that was synced; a tail that never was is cut.
     pub(crate) fn open(path: &Path, tuning: &Tuning, known: Option<Mark>) -> Result<Opened, OpenError> {
         let mark = known.unwrap_or_default();
         let mut options = tuning.log();
-        let inspected = inspect(path, mark.log, || DB::open_for_read_only(&options, path, false))?;
-        judge(path, &inspected, known)?;
+        let inspected = inspect(path, mark.log, |copy, _| peek(copy, tuning, false))?;
+        judge(path, &inspected, known, tuning)?;
         if let Some(fault) = &inspected.fault {
             cut(&inspected, fault).map_err(|source| OpenError::Folder { path: path.to_owned(), source })?;
         }
         options.create_if_missing(inspected.fresh);
         let db = DB::open(&options, path).map_err(|source| rocksdb_failed(path, source))?;
-        let last = db.latest_sequence_number();
+        let last = serial_in(&db).map_err(|error| damaged(path, error.to_string()))?;
         if last < mark.synced {
             return Err(damaged(path, ends_early(last, mark.synced)));
         }
@@ -98,8 +103,17 @@ impl RocksLog {
         Ok(Opened { db, path: path.to_owned(), fsync: tuning.fsync })
     }
 
-    fn unsynced() -> WriteOptions {
-        WriteOptions::default()
+    /// Writes a batch under the next number, and returns it.
+    fn write(&self, mut batch: WriteBatch, durable: bool) -> io::Result<u64> {
+        let mut options = WriteOptions::default();
+        options.set_sync(durable && self.fsync);
+        let key = small_key(SERIAL);
+        let mut serial = self.serial.lock();
+        let next = serial.saturating_add(1);
+        batch.put(&key, frame(&key, &next.to_be_bytes()));
+        self.db.write_opt(batch, &options).map_err(io_error)?;
+        *serial = next;
+        Ok(next)
     }
 
     fn entries(&self, range: Range<u64>) -> ReadOptions {
@@ -112,23 +126,43 @@ impl RocksLog {
     }
 }
 
-/// Whether what is there may be all that was promised.
-pub(crate) fn judge(path: &Path, inspected: &Inspected, known: Option<Mark>) -> Result<(), OpenError> {
-    let mark = known.unwrap_or_default();
-    if inspected.fresh && mark.synced > 0 {
+/// Opens a copy for reading.
+pub(crate) fn peek(copy: &Path, tuning: &Tuning, whole: bool) -> Result<DB, rocksdb::Error> {
+    let mut options = tuning.log();
+    options.set_track_and_verify_wals_in_manifest(whole);
+    DB::open_for_read_only(&options, copy, false)
+}
+
+/// Whether what is there may be all that was promised. Without a fault only opening the database tells.
+pub(crate) fn judge(path: &Path, inspected: &Inspected, known: Option<Mark>, tuning: &Tuning) -> Result<(), OpenError> {
+    let synced = known.map_or(0, |mark| mark.synced);
+    if inspected.fresh && synced > 0 {
         return Err(damaged(path, "the log is gone"));
     }
-    let Some(fault) = &inspected.fault else {
-        let early = inspected.last.filter(|last| *last < mark.synced);
-        return early.map_or(Ok(()), |last| Err(damaged(path, ends_early(last, mark.synced))));
-    };
-    // Before there was a mark nobody noted what was synced: then only a torn end of the last file is a tear.
-    let tail = inspected.wals.last().is_some_and(|(_, last)| *last == fault.file);
-    let synced = match known {
-        Some(mark) => inspected.last.is_some_and(|last| last < mark.synced),
-        None => !tail || !fault.what.starts_with("ends inside"),
-    };
-    if synced { Err(damaged(&fault.file, at_fault(fault, mark.synced))) } else { Ok(()) }
+    let Some(fault) = &inspected.fault else { return Ok(()) };
+    let at = format!("at byte {} it {}", fault.offset, fault.what);
+    if known.is_none() {
+        // Before there was a mark nobody noted what was synced: then only a torn end of the last file is a tear.
+        let tail = inspected.wals.last().is_some_and(|(_, last)| *last == fault.file);
+        let torn = tail && fault.what.starts_with("ends inside");
+        return if torn { Ok(()) } else { Err(damaged(&fault.file, at)) };
+    }
+    let failed = |source| OpenError::Folder { path: path.to_owned(), source };
+    let staged = Staged::cut(path, inspected, fault).map_err(failed)?;
+    let db = peek(&staged.0, tuning, true).map_err(|error| damaged(&fault.file, format!("{at}; {error}")))?;
+    let left = serial_in(&db).map_err(|error| damaged(&fault.file, format!("{at}; {error}")))?;
+    if left < synced {
+        let what = format!("{at}, behind write {left}, and the log was synced up to write {synced}");
+        return Err(damaged(&fault.file, what));
+    }
+    Ok(())
+}
+
+/// The number of the last write.
+pub(crate) fn serial_in(db: &DB) -> io::Result<u64> {
+    let Some(stored) = db.get(small_key(SERIAL)).map_err(io_error)? else { return Ok(0) };
+    let value = unframe(&small_key(SERIAL), Bytes::from(stored))?;
+    number_of(&value).ok_or_else(malformed)
 }
 
 /// Below which index entries may have no checksum, and whether that was ever noted.
@@ -178,12 +212,14 @@ impl Opened {
         let Self { db, path, fsync } = self;
         let failed = |source| OpenError::Database { path: path.clone(), source };
         let format = db.get(small_key(FORMAT)).map_err(failed)?;
+        let serial = serial_in(&db).map_err(|error| damaged(&path, error.to_string()))?;
         let mut log = RocksLog {
             db,
             path: path.clone(),
             fsync,
             purged: AtomicU64::new(0),
             present: Mutex::new(0..0),
+            serial: Mutex::new(serial),
             truncations: AtomicU64::new(0),
             bare_below: 0,
             keeper,
@@ -223,7 +259,7 @@ impl RocksLog {
         }
         self.bare_below = self.edge(IteratorMode::End)?.map_or(0, |last| last.saturating_add(1));
         batch.put(small_key(FORMAT), frame(&small_key(FORMAT), &self.bare_below.to_be_bytes()));
-        self.db.write_opt(batch, &Self::unsynced()).map_err(io_error)?;
+        self.write(batch, false)?;
         self.sync()
     }
 
@@ -279,7 +315,7 @@ impl Log for RocksLog {
             let key = entry_key(*index);
             batch.put(&key, frame(&key, bytes));
         }
-        self.db.write_opt(batch, &Self::unsynced()).map_err(io_error)?;
+        self.write(batch, false)?;
         let mut present = self.present.lock();
         let start = if present.is_empty() { *first } else { present.start.min(*first) };
         *present = start..present.end.max(last.saturating_add(1));
@@ -290,7 +326,7 @@ impl Log for RocksLog {
         if !self.fsync {
             return Ok(());
         }
-        let up_to = self.db.latest_sequence_number();
+        let up_to = *self.serial.lock();
         self.db.flush_wal(true).map_err(io_error)?;
         self.keeper.marker.synced(up_to)
     }
@@ -303,7 +339,7 @@ impl Log for RocksLog {
             let mut present = self.present.lock();
             present.end = present.end.min(index);
         }
-        self.db.write_opt(batch, &Self::unsynced()).map_err(io_error)
+        self.write(batch, false).map(drop)
     }
 
     fn purge_to(&self, index: u64, last_purged: &[u8]) -> io::Result<()> {
@@ -318,7 +354,7 @@ impl Log for RocksLog {
             present.start = present.start.max(index.saturating_add(1));
             present.end = present.end.max(present.start);
         }
-        self.db.write_opt(batch, &Self::unsynced()).map_err(io_error)?;
+        self.write(batch, false)?;
         self.purged.fetch_max(index, Ordering::AcqRel);
         Ok(())
     }
@@ -354,13 +390,12 @@ impl Log for RocksLog {
     }
 
     fn put(&self, key: LogKey, value: &[u8], durable: bool) -> io::Result<()> {
-        let mut options = WriteOptions::default();
-        options.set_sync(durable && self.fsync);
         let at = small_key(name(key));
-        let before = self.db.latest_sequence_number();
-        self.db.put_opt(&at, frame(&at, value), &options).map_err(io_error)?;
-        // This write is the next change at the earliest, and is durable with all before it.
-        if durable && self.fsync { self.keeper.marker.synced(before.saturating_add(1)) } else { Ok(()) }
+        let mut batch = WriteBatch::default();
+        batch.put(&at, frame(&at, value));
+        let number = self.write(batch, durable)?;
+        // A synced write is durable with all before it.
+        if durable && self.fsync { self.keeper.marker.synced(number) } else { Ok(()) }
     }
 
     fn get(&self, key: LogKey) -> io::Result<Option<Vec<u8>>> {
@@ -383,12 +418,6 @@ fn number_of(value: &[u8]) -> Option<u64> {
     value.try_into().ok().map(u64::from_be_bytes)
 }
 
-fn at_fault(fault: &Fault, synced: u64) -> String {
-    let Fault { offset, what, last, .. } = fault;
-    let last = last.map_or_else(|| "no change".to_owned(), |last| format!("change {last}"));
-    format!("at byte {offset} it {what}, behind {last}, and the log was synced up to change {synced}")
-}
-
-fn ends_early(last: u64, synced: u64) -> String {
-    format!("the log ends with change {last}, and was synced up to change {synced}")
+pub(crate) fn ends_early(last: u64, synced: u64) -> String {
+    format!("the log ends with write {last}, and was synced up to write {synced}")
 }

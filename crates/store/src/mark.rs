@@ -4,7 +4,7 @@
 //! RocksDB cannot tell a write that a crash tore off from one that was synced and damaged later: both end its log. The
 //! mark tells them apart. It holds
 //!
-//! - the sequence number up to which the log's write-ahead log was synced, noted after each sync, and
+//! - the number of the log's last write that was synced, noted after each sync, and
 //! - number, length and checksum of each database's MANIFEST, noted once a second when it has grown.
 //!
 //! A note goes to the page cache at once, where the death of the process cannot reach it, and to the disk within a
@@ -13,7 +13,7 @@
 //!
 //! ```text
 //! <data>/MARK     two slots, 4 KiB apart, written in turns; the whole one with the higher number counts
-//! slot            magic (8) | number (8) | log: sequence (8), manifest (20) | state: generation (8), manifest (20)
+//! slot            magic (8) | number (8) | log: write (8), manifest (20) | state: generation (8), manifest (20)
 //!                 | CRC-32C of all that
 //! manifest        number (8) | length (8) | CRC-32C of so many bytes
 //! ```
@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-const MAGIC: &[u8; 8] = b"PLMARK01";
+const MAGIC: &[u8; 8] = b"PLMARK02";
 const SLOT_BYTES: u64 = 4096;
 const BODY: usize = 72;
 
@@ -49,7 +49,7 @@ pub(crate) struct Manifest {
 /// Everything that is noted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mark {
-    /// The log is synced up to this change.
+    /// The log is synced up to this write.
     pub(crate) synced: u64,
     pub(crate) log: Manifest,
     /// The generation of the state that `state` is about.
@@ -189,7 +189,7 @@ impl Marker {
         self.file.write_all_at(&now.mark.encode(now.number), at)
     }
 
-    /// Notes that everything up to a change of the log is on disk.
+    /// Notes that everything up to a write of the log is on disk.
     pub(crate) fn synced(&self, up_to: u64) -> io::Result<()> {
         if let Some(reason) = self.failed.get() {
             return Err(io::Error::other(reason.clone()));

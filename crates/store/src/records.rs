@@ -61,7 +61,7 @@ impl Generation {
 
     /// Opens a copy without changing it.
     pub(crate) fn open_read_only(path: &Path, tuning: &Tuning) -> Result<Self, rocksdb::Error> {
-        Ok(Self::of(open_read_only(path, tuning)?))
+        Ok(Self::of(open_read_only(path, tuning, true)?))
     }
 
     fn of(db: DB) -> Self {
@@ -215,9 +215,11 @@ impl Generation {
     }
 }
 
-/// Opens the database of a state without changing it.
-pub(crate) fn open_read_only(path: &Path, tuning: &Tuning) -> Result<DB, rocksdb::Error> {
-    DB::open_cf_descriptors_read_only(&tuning.state(), path, tuning.families(), false)
+/// Opens the database of a state without changing it; `whole`: all write-ahead logs that its tables rely on are there.
+pub(crate) fn open_read_only(path: &Path, tuning: &Tuning, whole: bool) -> Result<DB, rocksdb::Error> {
+    let mut options = tuning.state();
+    options.set_track_and_verify_wals_in_manifest(whole);
+    DB::open_cf_descriptors_read_only(&options, path, tuning.families(), false)
 }
 
 struct Batch<'g> {

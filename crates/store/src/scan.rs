@@ -13,8 +13,9 @@ use placet_replica::bytes::Bytes;
 use rocksdb::{DB, IteratorMode, ReadOptions};
 use serde::de::IgnoredAny;
 
+use crate::inspect::Staged;
 use crate::keys::{self, Family};
-use crate::log::{self, judge};
+use crate::log;
 use crate::mark::{self, Found, Manifest, Mark};
 use crate::records::Generation;
 use crate::tuning::Tuning;
@@ -113,18 +114,29 @@ pub fn scan(data: &Path, options: &StoreOptions) -> Result<ScanReport, OpenError
 }
 
 fn scan_log(report: &mut ScanReport, folder: &Path, tuning: &Tuning, mark: Option<Mark>) {
-    let open = || DB::open_for_read_only(&tuning.log(), folder, false);
     let known = mark.unwrap_or_default();
-    if let Some(inspected) = report.take(inspect::inspect(folder, known.log, open)) {
-        report.torn = inspected.fault.is_some() && report.take(judge(folder, &inspected, mark)).is_some();
-        if inspected.fault.is_none() {
-            report.take(judge(folder, &inspected, mark));
-        }
-        if inspected.fresh {
-            return;
-        }
+    let Some(inspected) = report.take(inspect::inspect(folder, known.log, |copy, _| log::peek(copy, tuning, false)))
+    else {
+        return;
+    };
+    let may_be_all = report.take(log::judge(folder, &inspected, mark, tuning)).is_some();
+    report.torn = may_be_all && inspected.fault.is_some();
+    if inspected.fresh {
+        return;
     }
-    let Ok(db) = open() else { return };
+    // What RocksDB must not read is left out, here as at a start.
+    let staged = inspected.fault.as_ref().map(|fault| Staged::cut(folder, &inspected, fault)).transpose();
+    let Ok(staged) = staged else { return report.tell(folder, "it cannot be copied for a look") };
+    let path = staged.as_ref().map_or(folder, |staged| staged.0.as_path());
+    let db = match log::peek(path, tuning, true) {
+        Ok(db) => db,
+        Err(error) => return report.tell(folder, error.to_string()),
+    };
+    match log::serial_in(&db) {
+        Ok(last) if may_be_all && last < known.synced => report.tell(folder, log::ends_early(last, known.synced)),
+        Ok(_) => {}
+        Err(error) => report.tell(folder, error.to_string()),
+    }
     match log::bare_below(&db) {
         Ok((bare_below, upgraded)) => {
             if upgraded && mark.is_none() {
@@ -174,7 +186,7 @@ fn scan_state(report: &mut ScanReport, folder: &Path, tuning: &Tuning, mark: Mar
     let Some(Some(number)) = report.take(pointer::find(folder, mark.generation)) else { return };
     let path = folder.join(number.to_string());
     let known = if mark.generation == number { mark.state } else { Manifest::default() };
-    let open = || crate::records::open_read_only(&path, tuning);
+    let open = |copy: &Path, whole| crate::records::open_read_only(copy, tuning, whole);
     let Some(inspected) = report.take(inspect::inspect(&path, known, open)) else { return };
     if inspected.fresh {
         return;
@@ -185,7 +197,12 @@ fn scan_state(report: &mut ScanReport, folder: &Path, tuning: &Tuning, mark: Mar
             return report.tell(&fault.file, format!("at byte {} it {}", fault.offset, fault.what));
         }
     }
-    match Generation::open_read_only(&path, tuning) {
+    let tail =
+        inspected.fault.as_ref().filter(|fault| inspected.wals.last().is_some_and(|(_, last)| *last == fault.file));
+    let staged = tail.map(|fault| Staged::cut(&path, &inspected, fault)).transpose();
+    let Ok(staged) = staged else { return report.tell(&path, "it cannot be copied for a look") };
+    let look = staged.as_ref().map_or(path.as_path(), |staged| staged.0.as_path());
+    match Generation::open_read_only(look, tuning) {
         Ok(generation) => {
             let mut faults = Vec::new();
             let counts = check_all(&generation, &mut |what| faults.push(what));

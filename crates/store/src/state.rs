@@ -66,7 +66,7 @@ impl RocksState {
         let number = pointer::current(folder, mark.generation)?;
         let path = folder.join(number.to_string());
         let known = if mark.generation == number { mark.state } else { Manifest::default() };
-        let inspected = inspect(&path, known, || open_read_only(&path, &tuning))?;
+        let inspected = inspect(&path, known, |copy, whole| open_read_only(copy, &tuning, whole))?;
         if let Some(fault) = &inspected.fault {
             let tail = inspected.wals.last().is_some_and(|(_, last)| *last == fault.file);
             if tail {

@@ -1,4 +1,4 @@
-//! Reads RocksDB's write-ahead logs as they lie on disk, before RocksDB does.
+//! Reads RocksDB's write-ahead logs, and its MANIFEST, which has the same records, as they lie on disk, before RocksDB does.
 //! Absent on purpose: what the batches change, and writing.
 //!
 //! RocksDB stops at the first damaged record and drops all behind it, whether or not that was ever synced; and a header
@@ -34,21 +34,8 @@ pub(crate) struct Fault {
     pub(crate) offset: u64,
     /// What is wrong, as a phrase.
     pub(crate) what: String,
-    /// Whether RocksDB notices by itself.
+    /// Whether RocksDB notices by itself, and ends there.
     pub(crate) seen_by_rocksdb: bool,
-    /// The sequence number of the last change before this place, if any batch lies before it.
-    pub(crate) last: Option<u64>,
-}
-
-/// What the files hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Scan {
-    /// The sequence number of the first change.
-    pub(crate) first: Option<u64>,
-    /// The sequence number of the last change.
-    pub(crate) last: Option<u64>,
-    /// The first place that is not as it was written; what lies behind it was not looked at.
-    pub(crate) fault: Option<Fault>,
 }
 
 /// The write-ahead logs in a folder, by number.
@@ -67,18 +54,30 @@ pub(crate) fn files(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(found)
 }
 
-/// Reads files in order, up to the first fault.
-pub(crate) fn scan(files: &[(u64, PathBuf)]) -> io::Result<Scan> {
-    let mut scan = Scan::default();
+/// Reads files in order, up to the first place that is not as it was written.
+pub(crate) fn first_fault(files: &[(u64, PathBuf)]) -> io::Result<Option<Fault>> {
+    let mut last = None;
     for (_, path) in files {
-        let mut reader = Reader { file: File::open(path)?, block: Vec::new(), at: 0, offset: 0 };
-        let fault = reader.batches(&mut scan)?;
-        if let Some((offset, what, seen_by_rocksdb)) = fault {
-            scan.fault = Some(Fault { file: path.clone(), offset, what, seen_by_rocksdb, last: scan.last });
-            break;
+        let mut reader = Reader::open(path)?;
+        if let Some((offset, what, seen_by_rocksdb)) = reader.batches(&mut last)? {
+            return Ok(Some(Fault { file: path.clone(), offset, what, seen_by_rocksdb }));
         }
     }
-    Ok(scan)
+    Ok(None)
+}
+
+/// What RocksDB would not notice in a MANIFEST: it would skip a part of it, or read one place for ever.
+pub(crate) fn hidden_fault(manifest: &Path) -> io::Result<Option<Fault>> {
+    let mut reader = Reader::open(manifest)?;
+    loop {
+        match reader.batch()? {
+            Ok(Some(_)) => {}
+            Ok(None) | Err((_, _, true)) => return Ok(None),
+            Err((offset, what, seen_by_rocksdb)) => {
+                return Ok(Some(Fault { file: manifest.to_owned(), offset, what, seen_by_rocksdb }));
+            }
+        }
+    }
 }
 
 struct Reader {
@@ -104,6 +103,10 @@ type Batch = (u64, Vec<u8>);
 type Broken = (u64, String, bool);
 
 impl Reader {
+    fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self { file: File::open(path)?, block: Vec::new(), at: 0, offset: 0 })
+    }
+
     fn position(&self) -> u64 {
         self.offset.saturating_add(u64::try_from(self.at).unwrap_or(u64::MAX))
     }
@@ -119,7 +122,8 @@ impl Reader {
         Ok(read > 0)
     }
 
-    fn batches(&mut self, scan: &mut Scan) -> io::Result<Option<Broken>> {
+    /// Follows the sequence numbers from `last` on.
+    fn batches(&mut self, last: &mut Option<u64>) -> io::Result<Option<Broken>> {
         loop {
             let (begins, batch) = match self.batch()? {
                 Ok(Some(found)) => found,
@@ -135,14 +139,13 @@ impl Reader {
             if count == 0 {
                 continue;
             }
-            if let Some(last) = scan.last
+            if let Some(last) = *last
                 && first != last.saturating_add(1)
             {
                 let what = format!("goes on with change {first} after change {last}");
                 return Ok(Some((begins, what, false)));
             }
-            scan.first.get_or_insert(first);
-            scan.last = Some(first.saturating_add(u64::from(count)).saturating_sub(1));
+            *last = Some(first.saturating_add(u64::from(count)).saturating_sub(1));
         }
     }
 
@@ -167,12 +170,12 @@ impl Reader {
                     all.extend_from_slice(&data);
                     return Ok(Ok(Some((begins, all))));
                 }
-                (Next::Record(kind, _), still) if kind >= IGNORABLE => open = still,
+                (Next::Record(kind, _), still) if kind >= IGNORABLE && !is_recycled(kind) => open = still,
                 (Next::Record(FULL | FIRST | MIDDLE | LAST, _), _) => {
                     return broken("holds a part of a batch where another batch belongs");
                 }
                 (Next::Record(kind, _), _) => {
-                    return Ok(Err((begins, format!("holds a record of the unknown kind {kind}"), true)));
+                    return Ok(Err((begins, format!("holds a record of the unknown kind {kind}"), !is_recycled(kind))));
                 }
             }
         }
@@ -209,6 +212,10 @@ impl Reader {
             let what = "holds zeros where a record belongs, and data behind them".to_owned();
             return Ok(if zeros { Next::End } else { Next::Bad(what, false) });
         }
+        if is_recycled(kind) {
+            // Before its checksum, as RocksDB does it.
+            return Ok(Next::Bad("holds a record of a recycled log".to_owned(), false));
+        }
         let Some(data) = data.get(..len) else {
             let what = if self.block.len() < BLOCK { return Ok(short()) } else { "holds a record of a wrong length" };
             return Ok(Next::Bad(what.to_owned(), true));
@@ -234,6 +241,11 @@ impl Reader {
             }
         }
     }
+}
+
+/// The kinds of records in logs whose files are used again, which these never are.
+fn is_recycled(kind: u8) -> bool {
+    matches!(kind, 5..=8 | 11 | 131)
 }
 
 /// RocksDB masks its checksums, so that one over data that holds checksums stays useful.

@@ -111,9 +111,9 @@ async fn a_failed_sync_stops_the_node() {
     assert_eq!(log.writes_after.load(Ordering::SeqCst), 0, "nothing is written or synced after the failure");
 }
 
-/// Goal: a record that cannot be read stops the node with a message, and is never "not found".
+/// Goal: a state with a damaged block refuses to start with a message, and never answers "not found".
 #[test]
-fn a_record_that_cannot_be_read_stops_the_node() {
+fn a_state_that_cannot_be_read_refuses_to_start() {
     let mut cluster = Cluster::start(3, |_| {});
     cluster.publish();
     cluster.work(1, 50);
