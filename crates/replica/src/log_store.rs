@@ -122,7 +122,10 @@ impl RaftLogReader<Types> for LogReader {
     }
 
     async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> io::Result<Vec<Entry>> {
-        self.entries(start..end, READ_BYTES_MAX)
+        let found = self.entries(start..end, READ_BYTES_MAX)?;
+        // INVARIANT (order): what is sent follows what the peer has. A purge may have run beside the reader; Raft takes
+        // whatever comes for the next entry, so it gets nothing, and the peer's stream ends for it.
+        Ok(if found.first().is_some_and(|first| first.log_id.index == start) { found } else { Vec::new() })
     }
 
     async fn read_vote(&mut self) -> io::Result<Option<VoteOf<Types>>> {

@@ -153,7 +153,7 @@ impl Node {
         });
         let (snapshots, gate, log_use, store, applier) = opened.map_err(StartError::Storage)?;
         let progress = applier.progress();
-        let peers = Peers::new(&options);
+        let peers = Peers::new(&options, log_use.clone());
         let config = Arc::new(config(&options, gate.is_open())?);
         let raft = Raft::build(options.node_id, config, peers.clone(), store, applier)
             .await

@@ -11,6 +11,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use openraft::async_runtime::watch::WatchReceiver;
@@ -18,9 +19,9 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::log_store::last_log_id;
+use crate::log_store::{decode_log_id, last_log_id};
 use crate::node::Inner;
-use crate::ports::Log;
+use crate::ports::{Log, LogKey};
 
 /// Parts that the log is counted in. Twice as many at most: then two neighbours become one.
 const SEGMENTS: usize = 32;
@@ -50,6 +51,7 @@ pub(crate) struct LogUse {
     segment_bytes: u64,
     max: u64,
     exceeded: Notify,
+    purged_to: AtomicU64,
 }
 
 impl LogUse {
@@ -62,7 +64,9 @@ impl LogUse {
         }
         let max = max.unwrap_or(u64::MAX);
         let segment_bytes = max / u64::try_from(SEGMENTS).unwrap_or(u64::MAX);
-        Ok(Self { segments: Mutex::new(segments), segment_bytes, max, exceeded: Notify::new() })
+        let purged = log.get(LogKey::LastPurged)?.map(|bytes| decode_log_id(&bytes)).transpose()?;
+        let purged_to = AtomicU64::new(purged.map_or(0, |at| at.index));
+        Ok(Self { segments: Mutex::new(segments), segment_bytes, max, exceeded: Notify::new(), purged_to })
     }
 
     /// Entries up to `last`, of `bytes` together, were written.
@@ -88,11 +92,17 @@ impl LogUse {
 
     /// Entries up to `index` are gone.
     pub(crate) fn purged(&self, index: u64) {
+        self.purged_to.fetch_max(index, Ordering::AcqRel);
         let mut segments = self.segments.lock();
         while let Some(first) = segments.all.pop_front_if(|first| first.last <= index) {
             segments.bytes = segments.bytes.saturating_sub(first.bytes);
         }
         metrics::gauge!("placet_log_bytes").set(segments.bytes as f64);
+    }
+
+    /// The last index that is gone; 0 when nothing is.
+    pub(crate) fn purged_to(&self) -> u64 {
+        self.purged_to.load(Ordering::Acquire)
     }
 
     /// Where to purge to, so that about half of the bound is left; `None` while the log is within it.

@@ -4,10 +4,11 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt;
+use futures::future::ready;
 use openraft::base::{BoxFuture, BoxStream};
 use openraft::errors::{NetworkError, RPCError, ReplicationClosed, StreamingError, Timeout, Unreachable};
 use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
@@ -26,6 +27,7 @@ use tonic::{Code, Request, Status};
 use super::wire::{Dial, Wire};
 use super::{CONNECTION_WINDOW_BYTES, KEEPALIVE, MESSAGE_BYTES_MAX, STREAM_WINDOW_BYTES, convert, transfer};
 use crate::options::{Options, PeerTls};
+use crate::retention::LogUse;
 use crate::types::{Snapshot, SnapshotFolder, Types, Vote};
 use crate::work::Work;
 
@@ -68,13 +70,14 @@ pub(crate) struct Peers {
     tls: Option<PeerTls>,
     dial: Option<Dial>,
     work: Work,
+    log_use: Arc<LogUse>,
     channels: Arc<Mutex<HashMap<u64, (String, PeerChannels)>>>,
 }
 
 impl Peers {
-    pub(crate) fn new(options: &Options) -> Self {
+    pub(crate) fn new(options: &Options, log_use: Arc<LogUse>) -> Self {
         let (tls, dial, work) = (options.tls.clone(), options.dial.clone(), options.work.clone());
-        Self { node_id: options.node_id, tls, dial, work, channels: Arc::default() }
+        Self { node_id: options.node_id, tls, dial, work, log_use, channels: Arc::default() }
     }
 
     /// Channels to `id` at `address`; a changed address replaces them.
@@ -122,7 +125,8 @@ impl RaftNetworkFactory<Types> for Peers {
     type Network = PeerNetwork;
 
     async fn new_client(&mut self, target: u64, node: &MemberAddresses) -> PeerNetwork {
-        PeerNetwork { id: self.node_id, target, work: self.work.clone(), channels: self.channels(target, &node.peer) }
+        let (work, log_use) = (self.work.clone(), self.log_use.clone());
+        PeerNetwork { id: self.node_id, target, work, log_use, channels: self.channels(target, &node.peer) }
     }
 }
 
@@ -132,6 +136,7 @@ pub(crate) struct PeerNetwork {
     id: u64,
     target: u64,
     work: Work,
+    log_use: Arc<LogUse>,
     channels: Result<PeerChannels, Status>,
 }
 
@@ -190,7 +195,17 @@ impl PeerNetwork {
         let limit = option.soft_ttl().max(STALL);
         let sent = Arc::new(AtomicU64::new(0));
         let counter = sent.clone();
-        let outbound = input.map(move |request| {
+        // The log was purged under this stream: what the member needs next is in a snapshot. An error makes Raft look
+        // again; without one it would go on sending nothing for ever.
+        let outrun = Arc::new(AtomicBool::new(false));
+        let (log_use, found) = (self.log_use.clone(), outrun.clone());
+        let outbound = input.take_while(move |request| {
+            let next = request.prev_log_id.map_or(0, |prev| prev.index.saturating_add(1));
+            let gone = request.entries.is_empty() && next <= log_use.purged_to() && log_use.purged_to() > 0;
+            found.fetch_or(gone, Ordering::AcqRel);
+            ready(!gone)
+        });
+        let outbound = outbound.map(move |request| {
             counter.fetch_add(1, Ordering::AcqRel);
             convert::append_request(&request)
         });
@@ -202,7 +217,7 @@ impl PeerNetwork {
         };
         let this: &'s Self = self;
         let answers = futures::stream::unfold((Some(inbound), 0u64), move |(inbound, received)| {
-            let sent = sent.clone();
+            let (sent, outrun) = (sent.clone(), outrun.clone());
             async move {
                 let mut inbound = inbound?;
                 loop {
@@ -211,6 +226,10 @@ impl PeerNetwork {
                         Ok(Ok(Some(answer))) => {
                             let answer = convert::append_response_back(answer).map_err(bad_message);
                             Some((answer, (Some(inbound), received + 1)))
+                        }
+                        Ok(Ok(None)) if outrun.load(Ordering::Acquire) => {
+                            let why = "the log no longer holds what this member needs next";
+                            Some((Err(RPCError::Network(NetworkError::from_string(why))), (None, received)))
                         }
                         Ok(Ok(None)) => None,
                         Ok(Err(status)) => Some((Err(rpc_error(&status)), (None, received))),

@@ -26,6 +26,9 @@ pub(crate) enum ConvertError {
     /// The voters and the members do not fit together.
     #[error("a membership that cannot be: {0}")]
     Membership(String),
+    /// Entries that do not follow what is before them.
+    #[error("entries that do not follow one another")]
+    Gap,
 }
 
 type Result<T> = std::result::Result<T, ConvertError>;
@@ -142,10 +145,17 @@ pub(crate) fn append_request(request: &AppendEntriesRequest<Types>) -> peer::App
 }
 
 pub(crate) fn append_request_back(request: peer::AppendRequest) -> Result<AppendEntriesRequest<Types>> {
+    let prev_log_id = request.prev.as_ref().map(log_id_back);
+    let entries = request.entries.into_iter().map(entry_back).collect::<Result<Vec<_>>>()?;
+    // INVARIANT (order): a log has no hole, so nothing is taken that would make one.
+    let first = prev_log_id.map_or(0, |prev| prev.index.saturating_add(1));
+    if entries.iter().zip(first..).any(|(entry, expected)| entry.log_id.index != expected) {
+        return Err(ConvertError::Gap);
+    }
     Ok(AppendEntriesRequest {
         vote: vote_back(request.vote)?,
-        prev_log_id: request.prev.as_ref().map(log_id_back),
-        entries: request.entries.into_iter().map(entry_back).collect::<Result<_>>()?,
+        prev_log_id,
+        entries,
         leader_commit: request.committed.as_ref().map(log_id_back),
     })
 }
@@ -207,4 +217,34 @@ pub(crate) fn transfer_request(request: &TransferLeaderRequest<Types>) -> peer::
 pub(crate) fn transfer_request_back(request: peer::TransferLeaderRequest) -> Result<TransferLeaderRequest<Types>> {
     let last = request.last.as_ref().map(log_id_back);
     Ok(TransferLeaderRequest::new(vote_back(request.from)?, request.to, last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(prev: Option<u64>, indexes: &[u64]) -> peer::AppendRequest {
+        let entry =
+            |index: &u64| entry(&Entry { log_id: LogId::new_term_index(1, *index), payload: EntryPayload::Blank });
+        peer::AppendRequest {
+            vote: Some(vote(&Vote::new(1, 1))),
+            prev: prev.map(|index| log_id(&LogId::new_term_index(1, index))),
+            entries: indexes.iter().map(entry).collect(),
+            committed: None,
+        }
+    }
+
+    /// Goal: a leader that sends what does not follow leaves no hole in this log.
+    #[test]
+    fn entries_that_do_not_follow_are_refused() {
+        for (prev, indexes) in [(None, &[0, 1][..]), (Some(4), &[5, 6, 7]), (Some(4), &[])] {
+            assert!(append_request_back(request(prev, indexes)).is_ok(), "{prev:?} {indexes:?}");
+        }
+        for (prev, indexes) in
+            [(None, &[1][..]), (Some(1), &[283]), (Some(4), &[5, 7]), (Some(4), &[4]), (Some(4), &[6, 5])]
+        {
+            let refused = append_request_back(request(prev, indexes));
+            assert!(matches!(refused, Err(ConvertError::Gap)), "{prev:?} {indexes:?}");
+        }
+    }
 }
