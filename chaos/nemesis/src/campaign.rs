@@ -8,6 +8,7 @@ pub mod kills;
 pub mod leader_loss;
 pub mod mixed;
 pub mod rolling;
+pub mod upgrade;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -38,6 +39,7 @@ impl Place {
             seed: self.seed,
             preload: false,
             small_disks: BTreeMap::new(),
+            begins_with: None,
             out: self.out.join(campaign),
         }
     }

@@ -58,6 +58,8 @@ pub struct Cluster {
     pub disks: Disks,
     /// For the harness's own questions.
     pub doors: Doors,
+    /// Nodes that run another program than the others.
+    programs: BTreeMap<u64, PathBuf>,
 }
 
 /// What one node says about itself and the cluster.
@@ -86,8 +88,16 @@ impl Cluster {
         let clocks = Clocks::new(folder);
         let disks = Disks::new(folder);
         let doors = Doors::new(folder, Duration::from_secs(8))?;
-        let mut cluster =
-            Self { sandbox, folder: folder.to_owned(), shape, members: BTreeMap::new(), clocks, disks, doors };
+        let mut cluster = Self {
+            sandbox,
+            folder: folder.to_owned(),
+            shape,
+            members: BTreeMap::new(),
+            clocks,
+            disks,
+            doors,
+            programs: BTreeMap::new(),
+        };
         prepare(&mut cluster)?;
         for id in 1..=cluster.shape.nodes {
             cluster.add(id, true)?;
@@ -123,6 +133,14 @@ impl Cluster {
 
     pub fn binary(&self) -> &Path {
         &self.shape.binary
+    }
+
+    /// A node runs this program from its next start on; the one of the others without.
+    pub fn run_program(&mut self, id: u64, program: Option<PathBuf>) {
+        match program {
+            Some(program) => self.programs.insert(id, program),
+            None => self.programs.remove(&id),
+        };
     }
 
     pub fn relayed(&self) -> bool {
@@ -176,7 +194,7 @@ impl Cluster {
     /// Starts a node that is not running. `env`: how it differs from the others.
     pub fn spawn(&mut self, id: u64, env: &[(&str, String)]) -> anyhow::Result<()> {
         let log = OpenOptions::new().create(true).append(true).open(self.log_path(id))?;
-        let mut command = self.sandbox.command(id, &self.shape.binary);
+        let mut command = self.sandbox.command(id, self.programs.get(&id).unwrap_or(&self.shape.binary));
         command
             .args(["serve", "--until-stdin-closes", "--config"])
             .arg(self.folder.join(format!("node-{id}.toml")))

@@ -56,6 +56,12 @@ enum Campaign {
         #[arg(long, default_value_t = 10)]
         rounds: u64,
     },
+    /// Nodes of the version before become this one, one after the other, under load.
+    Upgrade {
+        /// The `placet` binary of the version before.
+        #[arg(long)]
+        from: PathBuf,
+    },
     /// An old leader is cut off, and the kill switch engaged behind its back.
     CutOff {
         #[arg(long, default_value_t = 20)]
@@ -121,6 +127,7 @@ async fn campaigns(command: Command) -> anyhow::Result<Option<Summary>> {
         Campaign::Mixed { minutes } => campaign::mixed::long(&place, minutes).await?,
         Campaign::LeaderLoss { count } => campaign::leader_loss::run(&place, count).await?,
         Campaign::Rolling { rounds } => campaign::rolling::run(&place, rounds).await?,
+        Campaign::Upgrade { from } => campaign::upgrade::run(&place, absolute(from)?).await?,
         Campaign::CutOff { count } => campaign::cut_off::run(&place, count).await?,
         Campaign::CrashPoints { each } => campaign::crash_points::run(&place, each).await?,
         Campaign::Report { .. } => return Ok(None),

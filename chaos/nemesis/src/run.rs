@@ -39,6 +39,8 @@ pub struct Plan {
     pub preload: bool,
     /// Nodes whose disk is a small one, of as many megabytes.
     pub small_disks: BTreeMap<u64, u64>,
+    /// The program that all nodes begin with, if it is another one.
+    pub begins_with: Option<PathBuf>,
     pub out: PathBuf,
 }
 
@@ -95,6 +97,7 @@ impl Run {
         }
         let mut skipped = Vec::new();
         let preload = |cluster: &mut Cluster| {
+            (1..=plan.shape.nodes).for_each(|id| cluster.run_program(id, plan.begins_with.clone()));
             if plan.preload && means.clocks {
                 cluster.clocks.enable();
             }

@@ -376,7 +376,7 @@ pub(crate) fn status(inner: &Inner) -> io::Result<peer::StatusResponse> {
         recovering: !inner.gate.is_open(),
         leads: metrics.state == openraft::ServerState::Leader,
         version: crate::VERSION.to_owned(),
-        log_format: placet_wire::log::FORMAT,
+        log_format: inner.options.log_format_max,
         applied_index: applied.map_or(0, |at| at.index),
         disk_low: inner.options.disk.is_low(),
         stopping: inner.watch.stopping(),

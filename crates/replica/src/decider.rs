@@ -238,6 +238,7 @@ impl Decider {
                 return Ok(());
             }
         }
+        lead.write_format(self.watch.log_format());
         // One round of the queue may need several batches: events have a bound in bytes, too.
         let mut proposals = proposals.into_iter();
         loop {

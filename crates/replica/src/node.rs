@@ -29,7 +29,7 @@ use crate::fuse::{Fuse, FusedLog, FusedState};
 use crate::log_store::{LogStore, last_log_id};
 use crate::network::client::Peers;
 use crate::network::server::PeerService;
-use crate::options::{LOG_BYTES_MAX_LEAST, Options, PeerTls};
+use crate::options::{LOG_BYTES_MAX_LEAST, LOG_FORMATS, Options, PeerTls};
 use crate::ports::{Log, Records, State};
 use crate::retention::{self, LogUse};
 use crate::snapshot::Snapshots;
@@ -125,6 +125,10 @@ impl Node {
         let lag = options.snapshot_every.is_some_and(|every| every >= options.replication_lag_max);
         if lag {
             return Err(StartError::Option("`replication_lag_max` must exceed `snapshot_every`".to_owned()));
+        }
+        if !LOG_FORMATS.contains(&options.log_format_max) {
+            let (oldest, newest) = LOG_FORMATS.into_inner();
+            return Err(StartError::Option(format!("`log_format_max` is from {oldest} to {newest}")));
         }
         if options.log_bytes_max.is_some_and(|max| max < LOG_BYTES_MAX_LEAST) {
             return Err(StartError::Option(format!("`log_bytes_max` is {LOG_BYTES_MAX_LEAST} or more")));
@@ -385,7 +389,7 @@ impl Inner {
             chain_head: meta.chain_head,
             clock: ClockView { state, offset_ms, bound_ms, stamp_ahead_ms },
             version: crate::VERSION.to_owned(),
-            log_format: placet_wire::log::FORMAT,
+            log_format: self.options.log_format_max,
             cluster: cluster_id(&self.records, &meta)?,
         })
     }

@@ -62,6 +62,9 @@ impl fmt::Debug for PeerTls {
     }
 }
 
+/// What [`Options::log_format_max`] may be: the formats that this program reads and writes.
+pub const LOG_FORMATS: std::ops::RangeInclusive<u32> = placet_wire::log::OLDEST..=placet_wire::log::NEWEST;
+
 /// The smallest [`Options::log_bytes_max`]: batches in flight need room.
 pub const LOG_BYTES_MAX_LEAST: u64 = 4 << 20;
 
@@ -115,6 +118,9 @@ pub struct Options {
     /// Bytes of entries in the log; over that, a snapshot is taken and the log is purged to half of it, whatever
     /// `snapshot_every` and `log_kept` say. `None` for no bound.
     pub log_bytes_max: Option<u64>,
+    /// The newest format of log records that this node says it reads, so that no leader writes a newer one: keeps the way
+    /// back to the version before open during an upgrade.
+    pub log_format_max: u32,
     /// A follower this many entries behind is sent a snapshot; more than `snapshot_every`.
     pub replication_lag_max: u64,
     /// How long one snapshot transfer may take.
@@ -147,6 +153,7 @@ impl Options {
             snapshot_every: Some(100_000),
             log_kept: 50_000,
             log_bytes_max: Some(1 << 30),
+            log_format_max: placet_wire::log::NEWEST,
             replication_lag_max: 200_000,
             snapshot_timeout: Duration::from_secs(1800),
         }

@@ -193,7 +193,7 @@ mod tests {
     fn log_use(max: u64) -> LogUse {
         let segments = Mutex::new(Segments::default());
         let segment_bytes = max / u64::try_from(SEGMENTS).unwrap();
-        LogUse { segments, segment_bytes, max, exceeded: Notify::new() }
+        LogUse { segments, segment_bytes, max, exceeded: Notify::new(), purged_to: AtomicU64::new(0) }
     }
 
     /// Goal: about half stays, and what is purged is counted off, whatever the sizes of entries.

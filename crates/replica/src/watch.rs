@@ -18,7 +18,7 @@ use futures::stream::FuturesUnordered;
 use openraft::async_runtime::watch::WatchReceiver;
 use parking_lot::Mutex;
 use placet_core::cluster::{ClockState, HeardView};
-use placet_wire::peer;
+use placet_wire::{log, peer};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use self::clocks::{Clocks, Reading, Verdict};
@@ -296,6 +296,16 @@ impl PeerWatch {
     pub(crate) fn unhealthy(&self) -> Option<String> {
         let verdict = self.notes.lock().verdict;
         matches!(verdict, Verdict::Off | Verdict::Split).then(|| self.complaint(verdict))
+    }
+
+    /// The newest format of log records that every member was heard to read. A member that was never heard, or whose
+    /// version does not say, reads the oldest.
+    pub(crate) fn log_format(&self) -> u32 {
+        let members = self.raft.metrics().borrow_watched().membership_config.clone();
+        let heard = self.heard.lock();
+        let others = members.nodes().filter(|(id, _)| **id != self.options.node_id);
+        let theirs = others.map(|(id, _)| heard.get(id).map_or(log::OLDEST, |one| one.status.log_format));
+        theirs.fold(self.options.log_format_max, u32::min).max(log::OLDEST)
     }
 
     /// What a member said last.

@@ -164,6 +164,8 @@ pub struct Raft {
     pub log_kept: Option<u64>,
     /// Bytes of entries in the log, whatever the two above say.
     pub log_bytes_max: Option<u64>,
+    /// The newest format of log records that this node lets the cluster write.
+    pub log_format_max: Option<u32>,
     /// How long a caller waits before the answer is "unknown".
     pub deadline_ms: Option<u64>,
 }
@@ -257,6 +259,9 @@ impl Config {
             bytes.is_none_or(|bytes| bytes >= LOG_BYTES_MAX_LEAST),
             "`log_bytes_max` is {LOG_BYTES_MAX_LEAST} or more: batches in flight need room"
         );
+        let (oldest, newest) = LOG_FORMATS.into_inner();
+        let format = self.raft.log_format_max.unwrap_or(newest);
+        ensure!(LOG_FORMATS.contains(&format), "`log_format_max` is from {oldest} to {newest}");
         if let Some((low, high)) = self.raft.election_ms {
             let heartbeat = self.raft.heartbeat_ms.unwrap_or(100);
             ensure!(heartbeat < low && low < high, "`election_ms` is [low, high], both above `heartbeat_ms`");
@@ -302,6 +307,9 @@ impl Config {
         }
         if let Some(bytes) = raft.log_bytes_max {
             options.log_bytes_max = Some(bytes);
+        }
+        if let Some(format) = raft.log_format_max {
+            options.log_format_max = format;
         }
         if let Some(ms) = raft.deadline_ms {
             options.deadline = Duration::from_millis(ms);
@@ -396,6 +404,7 @@ grpc = "http://127.0.0.1:7201"
             ("peer = { listen = \"127.0.0.1:7301\" }", "peer = { listen = \"0.0.0.0:7301\" }", "without `peer.tls`"),
             ("[[initial", "[raft]\nelection_ms = [50, 60]\n[[initial", "above `heartbeat_ms`"),
             ("[[initial", "[raft]\nlog_bytes_max = 1000\n[[initial", "`log_bytes_max` is 4194304 or more"),
+            ("[[initial", "[raft]\nlog_format_max = 9\n[[initial", "`log_format_max` is from 1 to 2"),
         ] {
             let error = load(&GOOD.replacen(from, to, 1)).unwrap_err();
             assert!(error.contains(part), "{error}");

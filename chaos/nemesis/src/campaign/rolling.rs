@@ -18,6 +18,12 @@ pub async fn run(place: &Place, rounds: u64) -> anyhow::Result<Summary> {
     for _ in 0..rounds {
         strike(&mut run).await?;
     }
+    waits(&mut run);
+    run.finish().await
+}
+
+/// How long a client that retried had to wait at most.
+pub(super) fn waits(run: &mut Run) {
     let (mut longest, mut retried) = (0, 0u64);
     run.journal.read(|known| {
         for request in known.requests.values() {
@@ -28,26 +34,30 @@ pub async fn run(place: &Place, rounds: u64) -> anyhow::Result<Summary> {
     });
     run.figure("longest_wait_ms", Duration::from_micros(longest));
     run.figures.insert("answered_after_a_lost_answer".to_owned(), retried);
-    run.finish().await
 }
 
 /// One round.
 pub async fn strike(run: &mut Run) -> anyhow::Result<()> {
     for node in run.cluster.ids() {
-        let bar = run.timeline.begin("SIGTERM", node);
-        if let Err(error) = run.cluster.terminate(node, ENDS_WITHIN).await {
-            run.failures.push(format!("{error:#}"));
-        }
-        run.cluster.spawn(node, &[])?;
-        let serves = run.cluster.serves(node, Duration::from_secs(30)).await;
-        run.timeline.end(bar);
-        if !serves {
-            run.failures
-                .push(format!("node {node} does not serve after its restart:\n{}", run.cluster.log_tail(node, 8)));
-        }
-        run.restart_ended(false)?;
-        // Long enough for it to have caught up: an operator looks before the next node.
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        restart(run, node).await?;
     }
+    Ok(())
+}
+
+/// One node, as an operator does it.
+pub(super) async fn restart(run: &mut Run, node: u64) -> anyhow::Result<()> {
+    let bar = run.timeline.begin("SIGTERM", node);
+    if let Err(error) = run.cluster.terminate(node, ENDS_WITHIN).await {
+        run.failures.push(format!("{error:#}"));
+    }
+    run.cluster.spawn(node, &[])?;
+    let serves = run.cluster.serves(node, Duration::from_secs(30)).await;
+    run.timeline.end(bar);
+    if !serves {
+        run.failures.push(format!("node {node} does not serve after its restart:\n{}", run.cluster.log_tail(node, 8)));
+    }
+    run.restart_ended(false)?;
+    // Long enough for it to have caught up: an operator looks before the next node.
+    tokio::time::sleep(Duration::from_millis(500)).await;
     Ok(())
 }

@@ -109,6 +109,8 @@ pub(super) struct Leadership {
     next_expiry: Instant,
     /// The clock is not to be believed: time stands still at the last stamp.
     held: bool,
+    /// Of the records that are written.
+    log_format: u32,
 }
 
 impl Leadership {
@@ -127,6 +129,7 @@ impl Leadership {
             bytes_in_flight: 0,
             next_expiry: Instant::now(),
             held: false,
+            log_format: log::OLDEST,
         })
     }
 
@@ -170,6 +173,15 @@ impl Leadership {
     /// wrong must not carry everybody's time away with it.
     pub(super) fn hold_time(&mut self, hold: bool) {
         self.held = hold;
+    }
+
+    /// Writes log records in this format from here on: what every member reads.
+    pub(super) fn write_format(&mut self, format: u32) {
+        if self.log_format != format {
+            tracing::info!(format, "log records are written in this format from here on");
+            metrics::gauge!("placet_log_format").set(f64::from(format));
+            self.log_format = format;
+        }
     }
 
     /// Judges what is due and then calls, in order, until the batch is full or the calls are done. `None` when nothing
@@ -298,7 +310,7 @@ impl Leadership {
                 return Err(Fault::new(error));
             }
         };
-        let bytes = log::encode(self.term, base, head, &events);
+        let bytes = log::encode(self.log_format, self.term, base, head, &events);
         Ok(Some(Batch { bytes, events: events.len(), sealed: self.state.seal(), waiters }))
     }
 

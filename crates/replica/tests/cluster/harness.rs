@@ -46,7 +46,7 @@ pub(crate) struct Cluster {
     /// Time passes since then; without it, only when a test says so.
     begun: Option<Instant>,
     skews: BTreeMap<u64, Arc<AtomicI64>>,
-    tune: fn(&mut Options),
+    pub(crate) tune: fn(&mut Options),
     requests: u64,
 }
 

@@ -11,6 +11,7 @@ mod clocks;
 mod determinism;
 mod disks;
 mod harness;
+mod upgrade;
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
