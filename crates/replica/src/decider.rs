@@ -234,7 +234,8 @@ impl Decider {
             self.shed(shed, verdict, certain).await;
             proposals = stops;
             if proposals.is_empty() {
-                lead.expiry_checked();
+                // Whatever is due stays due until the clock is believed: to look again at once would be to spin.
+                lead.look_later();
                 return Ok(());
             }
         }

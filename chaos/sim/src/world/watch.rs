@@ -7,8 +7,7 @@ use placet_core::op::Answer;
 use placet_core::reply::Verdict;
 use placet_core::state::Changes;
 use placet_replica::conformance::batch_in;
-use placet_wire::peer;
-use prost::Message;
+use placet_wire::log;
 
 use super::World;
 use crate::disk::StateContent;
@@ -113,7 +112,7 @@ impl World {
 /// Whether a log record is the batch that holds an entry.
 fn holds(record: &Bytes, index: EvidenceIndex, wanted: &[u8]) -> bool {
     let Some(batch) = batch_in(record) else { return false };
-    let Ok(batch) = peer::Batch::decode(batch) else { return false };
-    let at = index.0.checked_sub(batch.base).and_then(|at| usize::try_from(at).ok());
-    at.and_then(|at| batch.records.get(at)).is_some_and(|record| record.entry.as_ref() == wanted)
+    let Ok(batch) = log::decode(batch) else { return false };
+    let at = index.0.checked_sub(batch.base.0).and_then(|at| usize::try_from(at).ok());
+    at.and_then(|at| batch.events.get(at)).is_some_and(|event| *event.bytes == *wanted)
 }

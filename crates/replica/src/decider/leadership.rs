@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
 use std::vec::IntoIter;
 
 use bytes::Bytes;
@@ -156,8 +155,16 @@ impl Leadership {
 
     /// Sets when to look again: at once while more is due than one batch takes.
     pub(super) fn expiry_checked(&mut self) {
-        let wait = if self.anything_due() { Duration::ZERO } else { self.options.expire_every };
-        self.next_expiry = Instant::now() + wait;
+        if self.anything_due() {
+            self.next_expiry = Instant::now();
+        } else {
+            self.look_later();
+        }
+    }
+
+    /// Looks again in a while, whatever is due.
+    pub(super) fn look_later(&mut self) {
+        self.next_expiry = Instant::now() + self.options.expire_every;
     }
 
     pub(super) fn anything_due(&self) -> bool {
