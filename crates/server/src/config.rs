@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use placet_core::cluster::MemberAddresses;
 use placet_edge::{PeerEntry, Peers, SocketMode};
-use placet_replica::options::LOG_BYTES_MAX_LEAST;
+use placet_replica::options::{LOG_BYTES_MAX_LEAST, LOG_FORMATS};
 use serde::Deserialize;
 
 /// A whole file. Unknown names are mistakes: a misspelt limit is a limit that does not hold.
