@@ -137,6 +137,7 @@ fn one(program: &Path, seed: u64, arguments: &[String]) -> anyhow::Result<(Strin
         }
         std::thread::sleep(Duration::from_millis(5));
     };
+    crate::world::sweep(child.id())?;
     let text = reader.join().map_err(|_| anyhow::anyhow!("a reader panicked"))??;
     Ok((text, success))
 }

@@ -93,7 +93,9 @@ fn one(args: &Args, seed: u64) -> anyhow::Result<ExitCode> {
         runtime.shutdown_background();
         Ok(outcome)
     });
-    let mut outcome = alone.join().map_err(|_| anyhow::anyhow!("the run panicked"))??;
+    let outcome = alone.join().map_err(|_| anyhow::anyhow!("the run panicked"));
+    placet_sim::world::sweep(std::process::id())?;
+    let mut outcome = outcome??;
     if let (None, Some(panic)) = (&outcome.violation, batch::panicked()) {
         let at_ms = outcome.simulated_ms;
         outcome.violation = Some(placet_sim::world::Violation { property: "panic".to_owned(), detail: panic, at_ms });

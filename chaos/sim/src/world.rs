@@ -4,6 +4,7 @@ mod nodes;
 mod watch;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -89,6 +90,30 @@ impl std::fmt::Debug for World {
     }
 }
 
+/// Where snapshots of simulated nodes lie: in memory, if the machine has a folder there.
+fn base() -> PathBuf {
+    let memory = PathBuf::from("/dev/shm");
+    if memory.is_dir() { memory } else { std::env::temp_dir() }
+}
+
+/// How the folders of a process begin; of one length, so that no name differs in it.
+fn folder_of(process: u32) -> String {
+    format!("placet-sim.{process:010}.")
+}
+
+/// Removes what an ended process left behind: tasks that wait for ever keep its folder, and one that is killed removes
+/// nothing.
+pub fn sweep(process: u32) -> std::io::Result<()> {
+    let prefix = folder_of(process);
+    for entry in std::fs::read_dir(base())? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(&prefix) {
+            std::fs::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 impl World {
     /// Nodes that are not started yet.
     pub fn new(seed: u64, trace: Trace) -> anyhow::Result<Self> {
@@ -96,9 +121,7 @@ impl World {
         let tuning = Tuning::of(&mut rng);
         let began = Instant::now();
         let founders = (1..=tuning.nodes).map(|id| (id, addresses(id))).collect();
-        let shm = std::path::Path::new("/dev/shm");
-        let builder = tempfile::Builder::new().prefix("placet-sim").clone();
-        let root = if shm.is_dir() { builder.tempdir_in(shm)? } else { builder.tempdir()? };
+        let root = tempfile::Builder::new().prefix(&folder_of(std::process::id())).tempdir_in(base())?;
         let world = Self(Arc::new(Inner {
             seed,
             began,
