@@ -329,6 +329,32 @@ impl Cluster {
         true
     }
 
+    /// The furthest position in the evidence that any node tells.
+    pub async fn furthest(&self) -> u64 {
+        let mut furthest = 0;
+        for id in self.alive() {
+            furthest = self.view(id).await.map_or(0, |view| view.evidence).max(furthest);
+        }
+        furthest
+    }
+
+    /// Waits until a node knows a leader and lacks no more than `lag` entries; how it ended, if it does meanwhile.
+    pub async fn caught_up(&mut self, id: u64, lag: u64, within: Duration) -> anyhow::Result<Option<ExitStatus>> {
+        let deadline = Instant::now() + within;
+        while Instant::now() < deadline {
+            let furthest = self.furthest().await;
+            let view = self.view(id).await;
+            if let Some(dead) = self.ended(id)? {
+                return Ok(Some(dead));
+            }
+            if view.is_some_and(|view| view.leader.is_some() && view.evidence + lag >= furthest) {
+                return Ok(None);
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        bail!("node {id} does not catch up")
+    }
+
     /// Deletes a stopped node's data.
     pub fn wipe(&self, id: u64) -> anyhow::Result<()> {
         let data = self.data(id);

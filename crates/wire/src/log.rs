@@ -23,8 +23,8 @@ pub const NEWEST: u32 = 2;
 /// The oldest version that this program reads and writes.
 pub const OLDEST: u32 = 1;
 
-/// Most bytes of unpacked records in one batch: far more than a batch may hold, so that a spoilt length costs no memory.
-const UNPACKED_BYTES_MAX: usize = 256 << 20;
+/// A block of LZ4 cannot grow more than this: a length that says more is spoilt, and must cost no memory.
+const LZ4_RATIO_MAX: usize = 255;
 
 /// The events of one batch, with the state that they were evaluated on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,8 +111,8 @@ pub fn decode(bytes: Bytes) -> Result<Batch, LogError> {
 fn unpack(packed: &[u8]) -> Result<Vec<peer::Record>, LogError> {
     let damaged = |detail: String| LogError::Packed { detail };
     let (size, block) = lz4_flex::block::uncompressed_size(packed).map_err(|error| damaged(error.to_string()))?;
-    if size > UNPACKED_BYTES_MAX {
-        return Err(damaged(format!("{size} bytes are more than a batch holds")));
+    if size / LZ4_RATIO_MAX > block.len() {
+        return Err(damaged(format!("{} bytes cannot hold {size}", block.len())));
     }
     let records = lz4_flex::block::decompress(block, size).map_err(|error| damaged(error.to_string()))?;
     if records.len() != size {

@@ -130,7 +130,7 @@ async fn once(run: &mut Run, point: &str, way: Way, count: u64, fault: &str) -> 
         Way::Changes => {
             // The leader dies as often as a follower does.
             let leads = run.dice.one_in(2);
-            match caught_up(&mut run.cluster, node, 5, REACHED_WITHIN).await? {
+            match run.cluster.caught_up(node, 5, REACHED_WITHIN).await? {
                 None if leads => match lead(run, node).await? {
                     None => change_members(run, node).await?,
                     dead => dead,
@@ -197,21 +197,12 @@ async fn far_behind(run: &mut Run, node: u64) -> anyhow::Result<()> {
         run.cluster.wipe(node)?;
         return Ok(());
     }
-    let before = evidence(&run.cluster).await;
+    let before = run.cluster.furthest().await;
     let deadline = Instant::now() + REACHED_WITHIN;
-    while evidence(&run.cluster).await < before + 2 * SNAPSHOTS.0 + SNAPSHOTS.1 && Instant::now() < deadline {
+    while run.cluster.furthest().await < before + 2 * SNAPSHOTS.0 + SNAPSHOTS.1 && Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     Ok(())
-}
-
-/// The furthest position that any node tells.
-async fn evidence(cluster: &Cluster) -> u64 {
-    let mut furthest = 0;
-    for id in cluster.alive() {
-        furthest = cluster.view(id).await.map_or(0, |view| view.evidence).max(furthest);
-    }
-    furthest
 }
 
 /// The guest as the leader sees it: `voter`, `learner`, or nothing.
@@ -265,7 +256,7 @@ async fn settle_guest(run: &mut Run) -> anyhow::Result<()> {
     while Instant::now() < deadline {
         match guest(&run.cluster).await.as_deref() {
             Some("voter") => return Ok(()),
-            Some("learner") => return caught_up(&mut run.cluster, GUEST, 200, REACHED_WITHIN).await.map(drop),
+            Some("learner") => return run.cluster.caught_up(GUEST, 200, REACHED_WITHIN).await.map(drop),
             Some("") => {
                 for id in run.cluster.alive() {
                     last = Some(run.cluster.doors.call(id, "POST", "/v1/cluster/members", OPERATE, Some(&body)).await);
@@ -276,22 +267,4 @@ async fn settle_guest(run: &mut Run) -> anyhow::Result<()> {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     anyhow::bail!("the guest could not be settled: {last:?}")
-}
-
-/// Waits until a node lacks no more than `lag` entries: one that lags would be sent new members in a snapshot, and not as
-/// an entry.
-async fn caught_up(cluster: &mut Cluster, node: u64, lag: u64, within: Duration) -> anyhow::Result<Dead> {
-    let deadline = Instant::now() + within;
-    while Instant::now() < deadline {
-        let furthest = evidence(cluster).await;
-        let view = cluster.view(node).await;
-        if let Some(dead) = cluster.ended(node)? {
-            return Ok(Some(dead));
-        }
-        if view.is_some_and(|view| view.leader.is_some() && view.evidence + lag >= furthest) {
-            return Ok(None);
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    anyhow::bail!("node {node} does not catch up")
 }

@@ -56,7 +56,12 @@ pub async fn strike(run: &mut Run) -> anyhow::Result<()> {
             Arc::clone(&tried),
         ));
     }
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    // They are at work before the cut.
+    let begun = Instant::now();
+    while u64::try_from(asked.lock().len())? < ASKERS {
+        anyhow::ensure!(begun.elapsed() < WATCHED * 5, "the leader answers nobody before the cut");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     // Half of the time it goes on hearing the others, and only its own voice is lost.
     let deaf = run.dice.one_in(2);
     let bar = run.timeline.begin(if deaf { "cut off" } else { "cut off, one way" }, old);

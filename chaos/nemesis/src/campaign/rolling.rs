@@ -10,6 +10,9 @@ use crate::summary::Summary;
 /// How long a node may take to hand over, drain and end.
 const ENDS_WITHIN: Duration = Duration::from_secs(30);
 
+/// How many entries a node may lack before the next one is restarted: what is on its way under load.
+const LAG: u64 = 5;
+
 /// Restarts all nodes `rounds` times.
 pub async fn run(place: &Place, rounds: u64) -> anyhow::Result<Summary> {
     let mut plan = place.plan("rolling");
@@ -57,7 +60,9 @@ pub(super) async fn restart(run: &mut Run, node: u64) -> anyhow::Result<()> {
         run.failures.push(format!("node {node} does not serve after its restart:\n{}", run.cluster.log_tail(node, 8)));
     }
     run.restart_ended(false)?;
-    // Long enough for it to have caught up: an operator looks before the next node.
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    // An operator looks before the next node.
+    if let Err(error) = run.cluster.caught_up(node, LAG, ENDS_WITHIN).await {
+        run.failures.push(format!("{error:#}"));
+    }
     Ok(())
 }

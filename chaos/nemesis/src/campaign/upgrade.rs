@@ -40,6 +40,8 @@ async fn strike(run: &mut Run) -> anyhow::Result<()> {
         }
         run.cluster.run_program(node, None);
         rolling::restart(run, node).await?;
+        // The one that could write what the others do not read is to lead them.
+        run.cluster.transfer(node, RAISED_WITHIN).await?;
         tokio::time::sleep(MIXED_FOR).await;
     }
     let deadline = Instant::now() + RAISED_WITHIN;

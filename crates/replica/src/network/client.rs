@@ -130,6 +130,23 @@ impl RaftNetworkFactory<Types> for Peers {
     }
 }
 
+/// Sees that the log was purged under a stream of appends: what the member needs next is in a snapshot then, and the
+/// stream has to end with an error, or Raft would go on sending nothing for ever.
+#[derive(Debug, Default)]
+struct PurgeWatch {
+    behind: bool,
+}
+
+impl PurgeWatch {
+    /// Whether this request is to be sent. One that carries nothing to a member behind the purge is, once: a heartbeat
+    /// looks like it, is a stream of its own, and must reach a member that waits for a snapshot.
+    fn goes_on(&mut self, request: &AppendEntriesRequest<Types>, purged_to: u64) -> bool {
+        let next = request.prev_log_id.map_or(0, |prev| prev.index.saturating_add(1));
+        let behind = request.entries.is_empty() && purged_to > 0 && next <= purged_to;
+        !(std::mem::replace(&mut self.behind, behind) && behind)
+    }
+}
+
 /// Raft's view of one peer.
 #[derive(Debug)]
 pub(crate) struct PeerNetwork {
@@ -195,15 +212,12 @@ impl PeerNetwork {
         let limit = option.soft_ttl().max(STALL);
         let sent = Arc::new(AtomicU64::new(0));
         let counter = sent.clone();
-        // The log was purged under this stream: what the member needs next is in a snapshot. An error makes Raft look
-        // again; without one it would go on sending nothing for ever.
         let outrun = Arc::new(AtomicBool::new(false));
-        let (log_use, found) = (self.log_use.clone(), outrun.clone());
+        let (log_use, found, mut purge) = (self.log_use.clone(), outrun.clone(), PurgeWatch::default());
         let outbound = input.take_while(move |request| {
-            let next = request.prev_log_id.map_or(0, |prev| prev.index.saturating_add(1));
-            let gone = request.entries.is_empty() && next <= log_use.purged_to() && log_use.purged_to() > 0;
-            found.fetch_or(gone, Ordering::AcqRel);
-            ready(!gone)
+            let goes_on = purge.goes_on(request, log_use.purged_to());
+            found.fetch_or(!goes_on, Ordering::AcqRel);
+            ready(goes_on)
         });
         let outbound = outbound.map(move |request| {
             counter.fetch_add(1, Ordering::AcqRel);
@@ -326,5 +340,38 @@ impl RaftNetworkV2<Types> for PeerNetwork {
             None => Ok(Ok(())),
             Some(detail) => Err(RPCError::Network(NetworkError::from_string(detail))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{Blob, Entry, LogId};
+
+    fn request(prev: u64, entries: u64) -> AppendEntriesRequest<Types> {
+        let entry = |index| Entry {
+            log_id: LogId::new_term_index(1, index),
+            payload: openraft::EntryPayload::Normal(Blob(bytes::Bytes::new())),
+        };
+        AppendEntriesRequest {
+            vote: Vote::new(1, 1),
+            prev_log_id: Some(LogId::new_term_index(1, prev)),
+            entries: (prev + 1..=prev + entries).map(entry).collect(),
+            leader_commit: None,
+        }
+    }
+
+    /// Goal: a heartbeat reaches a member that waits for a snapshot; a stream whose log was purged ends.
+    #[test]
+    fn a_stream_ends_when_its_log_is_purged_and_a_heartbeat_does_not() {
+        assert!(PurgeWatch::default().goes_on(&request(1, 0), 282), "a heartbeat");
+        let mut stream = PurgeWatch::default();
+        assert!(stream.goes_on(&request(1, 3), 0));
+        assert!(stream.goes_on(&request(4, 3), 5), "what was read before the purge still follows");
+        assert!(stream.goes_on(&request(7, 0), 9));
+        assert!(!stream.goes_on(&request(7, 0), 9), "nothing comes any more");
+        let mut well = PurgeWatch::default();
+        assert!((0..3).all(|_| well.goes_on(&request(9, 0), 9)), "commits go to a member that has all");
+        assert!((0..3).all(|_| well.goes_on(&request(0, 0), 0)), "nothing was purged");
     }
 }

@@ -148,9 +148,13 @@ pub(crate) fn append_request_back(request: peer::AppendRequest) -> Result<Append
     let prev_log_id = request.prev.as_ref().map(log_id_back);
     let entries = request.entries.into_iter().map(entry_back).collect::<Result<Vec<_>>>()?;
     // INVARIANT (order): a log has no hole, so nothing is taken that would make one.
-    let first = prev_log_id.map_or(0, |prev| prev.index.saturating_add(1));
-    if entries.iter().zip(first..).any(|(entry, expected)| entry.log_id.index != expected) {
-        return Err(ConvertError::Gap);
+    let mut last = prev_log_id.map(|prev| prev.index);
+    for entry in &entries {
+        let next = last.map_or(Some(0), |last| last.checked_add(1));
+        if next != Some(entry.log_id.index) {
+            return Err(ConvertError::Gap);
+        }
+        last = next;
     }
     Ok(AppendEntriesRequest {
         vote: vote_back(request.vote)?,
@@ -240,9 +244,16 @@ mod tests {
         for (prev, indexes) in [(None, &[0, 1][..]), (Some(4), &[5, 6, 7]), (Some(4), &[])] {
             assert!(append_request_back(request(prev, indexes)).is_ok(), "{prev:?} {indexes:?}");
         }
-        for (prev, indexes) in
-            [(None, &[1][..]), (Some(1), &[283]), (Some(4), &[5, 7]), (Some(4), &[4]), (Some(4), &[6, 5])]
-        {
+        let gaps: [(Option<u64>, &[u64]); 7] = [
+            (None, &[1]),
+            (Some(1), &[283]),
+            (Some(4), &[5, 7]),
+            (Some(4), &[4]),
+            (Some(4), &[6, 5]),
+            (Some(u64::MAX), &[0]),
+            (Some(u64::MAX - 1), &[u64::MAX, 0]),
+        ];
+        for (prev, indexes) in gaps {
             let refused = append_request_back(request(prev, indexes));
             assert!(matches!(refused, Err(ConvertError::Gap)), "{prev:?} {indexes:?}");
         }

@@ -95,7 +95,9 @@ impl Peer for PeerService {
         gate.admit_leader(u64::MAX)?;
         // A request that is malformed or not admitted ends the stream: the leader opens another.
         let input = request.into_inner().map(move |request| {
-            let request = convert::append_request_back(request.ok()?).ok()?;
+            let request = convert::append_request_back(request.ok()?);
+            let request =
+                request.inspect_err(|error| tracing::warn!(%error, "a leader's entries were refused")).ok()?;
             gate.admit_leader(request.vote.leader_id.term).ok()?;
             Some(request)
         });

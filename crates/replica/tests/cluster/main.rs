@@ -298,6 +298,12 @@ fn the_leadership_stays_while_members_change() {
     };
     change(&cluster, MembershipChange::AddLearner { id: 4, addresses: cluster.addresses(4) }).unwrap();
     cluster.agree();
+    // The leader hears of it a moment after the learner has everything, and promotes nobody who lags.
+    wait_for("the leader to hear that the learner has all", || {
+        let view = cluster.view(leader);
+        let learner = view.members.iter().find(|one| one.id == 4)?;
+        (learner.matched_index? >= view.last_log_index).then_some(())
+    });
     let (stays, goes) = if leader == 3 {
         (1, 2)
     } else if leader == 1 {
