@@ -18,10 +18,19 @@ chaos_tools() {
     say "without ${missing[*]} some faults are left out"
 }
 
+# What a program says of itself when it is asked what ran; a figure in the report names it.
+tell_commit() {
+  local commit
+  commit=$(git -C "$root" rev-parse --short HEAD 2>/dev/null) || return 0
+  git -C "$root" diff --quiet HEAD -- crates Cargo.lock proto || commit+=-changed
+  export PLACET_COMMIT=$commit
+}
+
 # The node that dies on command is a debug build of its own, beside the usual one.
 build_crashing() {
   say "building a node with crash points, and the harness"
   mkdir -p "$root/target/chaos"
+  tell_commit
   cargo build --quiet -p placet-server --features crash-points
   cp "$root/target/debug/placet" "$root/target/chaos/placet-crash-points.new"
   mv "$root/target/chaos/placet-crash-points.new" "$root/target/chaos/placet-crash-points"

@@ -99,21 +99,21 @@ fn run() -> anyhow::Result<u8> {
         return sandbox::run_inside();
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let summary = runtime.block_on(async {
+    let summaries = runtime.block_on(async {
         tokio::select! {
-            summary = campaigns(command) => summary,
+            summaries = campaigns(command) => summaries,
             () = outside_is_gone() => anyhow::bail!("stopped"),
         }
     })?;
     let mut code = 0;
-    if let Some(summary) = summary {
+    for summary in summaries {
         print!("{}", summary.told());
         code |= u8::from(!summary.clean());
     }
     Ok(code)
 }
 
-async fn campaigns(command: Command) -> anyhow::Result<Option<Summary>> {
+async fn campaigns(command: Command) -> anyhow::Result<Vec<Summary>> {
     let absolute = |path: PathBuf| std::path::absolute(path);
     let place = Place {
         binary: absolute(command.placet)?,
@@ -129,10 +129,10 @@ async fn campaigns(command: Command) -> anyhow::Result<Option<Summary>> {
         Campaign::Rolling { rounds } => campaign::rolling::run(&place, rounds).await?,
         Campaign::Upgrade { from } => campaign::upgrade::run(&place, absolute(from)?).await?,
         Campaign::CutOff { count } => campaign::cut_off::run(&place, count).await?,
-        Campaign::CrashPoints { each } => campaign::crash_points::run(&place, each).await?,
-        Campaign::Report { .. } => return Ok(None),
+        Campaign::CrashPoints { each } => return campaign::crash_points::run(&place, each).await,
+        Campaign::Report { .. } => return Ok(Vec::new()),
     };
-    Ok(Some(summary))
+    Ok(vec![summary])
 }
 
 /// Ends when the process outside does, so that a run never outlives it.

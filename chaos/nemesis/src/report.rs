@@ -1,5 +1,5 @@
 //! A section of `chaos/REPORT.md` out of the summaries of runs.
-//! Absent on purpose: figures from anywhere else.
+//! Absent on purpose: figures from anywhere else. The rows of campaigns that were not run again stay as they are.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -22,8 +22,21 @@ pub fn write(runs: &Path, report: &Path) -> anyhow::Result<()> {
     folders.sort();
     let summaries = folders.iter().map(|folder| Summary::read(folder)).collect::<anyhow::Result<Vec<_>>>()?;
     let before = std::fs::read_to_string(report).unwrap_or_else(|_| "# What was really run\n".to_owned());
-    std::fs::write(report, spliced(&before, &section(&summaries)?))?;
+    std::fs::write(report, spliced(&before, &section(&summaries, &kept(&before, &summaries))?))?;
     Ok(())
+}
+
+/// The lines of the report before about campaigns that these summaries do not hold.
+fn kept<'a>(before: &'a str, summaries: &[Summary]) -> Vec<&'a str> {
+    let block = before.split_once(BEGIN).and_then(|(_, tail)| tail.split_once(END)).map_or("", |(block, _)| block);
+    let about =
+        |line: &str| line.trim_start_matches(['|', '-', ' ']).split([',', ':', ' ']).next().unwrap_or("").to_owned();
+    block
+        .lines()
+        .skip_while(|line| !line.starts_with("|---"))
+        .skip(1)
+        .filter(|line| !line.trim().is_empty() && !summaries.iter().any(|one| one.campaign == about(line)))
+        .collect()
 }
 
 fn spliced(before: &str, section: &str) -> String {
@@ -34,10 +47,10 @@ fn spliced(before: &str, section: &str) -> String {
     }
 }
 
-fn section(summaries: &[Summary]) -> Result<String, std::fmt::Error> {
+fn section(summaries: &[Summary], kept: &[&str]) -> Result<String, std::fmt::Error> {
     let mut out = String::from(
         "## Real processes, real faults (`chaos/nemesis`)\n\n\
-         | campaign | date, commit | nodes | faults | requests (lost answers) | permits | entries | found |\n\
+         | campaign | date, program | nodes | faults | requests (lost answers) | permits | entries | found |\n\
          |---|---|---|---|---|---|---|---|\n",
     );
     for one in summaries {
@@ -54,7 +67,7 @@ fn section(summaries: &[Summary]) -> Result<String, std::fmt::Error> {
             one.seconds,
             one.seed,
             one.date,
-            one.commit,
+            one.program,
             one.nodes,
             faults.join(", "),
             one.load.requests,
@@ -62,6 +75,9 @@ fn section(summaries: &[Summary]) -> Result<String, std::fmt::Error> {
             one.load.permits,
             one.load.entries,
         )?;
+    }
+    for row in kept.iter().filter(|line| line.starts_with('|')) {
+        writeln!(out, "{row}")?;
     }
     out.push('\n');
     for one in summaries.iter().filter(|one| !one.figures.is_empty()) {
@@ -75,6 +91,9 @@ fn section(summaries: &[Summary]) -> Result<String, std::fmt::Error> {
         for failure in &one.failures {
             writeln!(out, "- {} failed: {failure}", one.campaign)?;
         }
+    }
+    for line in kept.iter().filter(|line| line.starts_with('-')) {
+        writeln!(out, "{line}")?;
     }
     Ok(out)
 }
@@ -97,8 +116,26 @@ mod tests {
     #[test]
     fn a_violation_is_told() {
         let mut summary = Summary { campaign: "kills".to_owned(), ..Summary::default() };
-        assert!(section(&[summary.clone()]).unwrap().contains("nothing"));
+        assert!(section(&[summary.clone()], &[]).unwrap().contains("nothing"));
         summary.properties.insert("one fate".to_owned(), vec!["two fates".to_owned()]);
-        assert!(section(&[summary]).unwrap().contains("1 violations"));
+        assert!(section(&[summary], &[]).unwrap().contains("1 violations"));
+    }
+
+    /// Goal: what was not run again stays in the report, and what was is replaced.
+    #[test]
+    fn rows_of_other_campaigns_stay() {
+        let one = |campaign: &str, program: &str| Summary {
+            campaign: campaign.to_owned(),
+            program: program.to_owned(),
+            figures: [("healed_ms".to_owned(), 1)].into(),
+            ..Summary::default()
+        };
+        let first = spliced("", &section(&[one("kills", "old"), one("upgrade", "old")], &[]).unwrap());
+        let again = [one("kills", "new")];
+        let second = spliced(&first, &section(&again, &kept(&first, &again)).unwrap());
+        assert_eq!((second.matches("`old`").count(), second.matches("`new`").count()), (1, 1), "{second}");
+        assert_eq!((second.matches("| upgrade, ").count(), second.matches("- upgrade: ").count()), (1, 1), "{second}");
+        assert_eq!((second.matches("| kills, ").count(), second.matches("- kills: ").count()), (1, 1), "{second}");
+        assert_eq!(second.lines().filter(|line| line.starts_with("|---")).count(), 1, "{second}");
     }
 }

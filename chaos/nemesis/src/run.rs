@@ -65,6 +65,8 @@ pub struct Run {
     pub means: Means,
     pub load: Option<Load>,
     plan: Plan,
+    /// Asked before it ran, since a build may replace the file meanwhile.
+    program: String,
     watcher: JoinHandle<()>,
     stalls: JoinHandle<()>,
     stalled_ms: Arc<AtomicU64>,
@@ -84,6 +86,7 @@ impl Run {
         if plan.out.exists() {
             std::fs::remove_dir_all(&plan.out)?;
         }
+        let program = program(&plan.shape.binary)?;
         let folder = plan.out.join("nodes");
         std::fs::create_dir_all(&folder)?;
         let means = Means::found(&plan.out);
@@ -122,6 +125,7 @@ impl Run {
             means,
             load: Some(load),
             plan,
+            program,
             watcher,
             stalls,
             stalled_ms,
@@ -220,7 +224,7 @@ impl Run {
         let mut summary = Summary {
             campaign: self.plan.campaign.clone(),
             date: jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string(),
-            commit: commit(),
+            program: std::mem::take(&mut self.program),
             seed: self.plan.seed,
             nodes: self.plan.shape.nodes,
             seconds,
@@ -445,8 +449,9 @@ fn work(seen: &Observed) -> crate::summary::Work {
     }
 }
 
-/// The commit of the checkout that this runs in.
-fn commit() -> String {
-    let output = Command::new("git").args(["rev-parse", "--short", "HEAD"]).output();
-    output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
+/// What a program says of its version, without its name.
+fn program(binary: &Path) -> anyhow::Result<String> {
+    let output = Command::new(binary).arg("--version").output()?;
+    anyhow::ensure!(output.status.success(), "{} does not tell its version", binary.display());
+    Ok(String::from_utf8_lossy(&output.stdout).trim().trim_start_matches("placet ").to_owned())
 }

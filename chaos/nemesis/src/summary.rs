@@ -12,7 +12,8 @@ pub struct Summary {
     pub campaign: String,
     /// UTC.
     pub date: String,
-    pub commit: String,
+    /// What the program that ran says of itself.
+    pub program: String,
     pub seed: u64,
     pub nodes: u64,
     pub seconds: u64,

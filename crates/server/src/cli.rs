@@ -1,8 +1,19 @@
 //! The command line: every command, flag and exit code.
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// What `--version` prints after the name: the version, the commit where the build was told it (PLACET_COMMIT), and
+/// the features that change what the program does.
+static BANNER: LazyLock<String> = LazyLock::new(|| {
+    let mut about = vec![option_env!("PLACET_COMMIT").unwrap_or("commit unknown")];
+    if cfg!(feature = "crash-points") {
+        about.push("crash-points");
+    }
+    format!("{} ({})", env!("CARGO_PKG_VERSION"), about.join(", "))
+});
 
 /// Exit codes, for scripts.
 pub mod exit {
@@ -42,7 +53,7 @@ pub mod exit {
 /// 11 propose or more votes needed, 12 dry_run, 13 observe, 20 to 27 evidence that fails a check (see
 /// `placet evidence rederive --help`), 28 a damaged backup, 30 warnings and 31 problems found by `placet doctor`.
 #[derive(Debug, Parser)]
-#[command(name = "placet", version, propagate_version = true)]
+#[command(name = "placet", version = BANNER.as_str(), propagate_version = true)]
 pub struct Cli {
     #[command(flatten)]
     pub target: Target,

@@ -62,21 +62,34 @@ const ABORTED: i32 = 6;
 /// needs no second one when it has installed the first.
 pub const SNAPSHOTS: (u64, u64) = (60, 100);
 
-/// Dies `each` times at every point.
-pub async fn run(place: &Place, each: u64) -> anyhow::Result<Summary> {
-    let mut plan = place.plan("crash-points");
-    plan.shape.binary = place.crashing.clone();
-    plan.shape.snapshots = Some(SNAPSHOTS);
-    let mut run = Run::start(plan).await?;
-    let struck = strike(&mut run, each).await;
-    run.finish_after(struck).await
+/// How often a cluster dies at each point before the next begins with nothing. A debug build writes the whole state every
+/// [`SNAPSHOTS`] entries: in one long run that takes longer and longer, until nobody catches up any more.
+const EACH_IN_ONE: u64 = 4;
+
+/// Dies `each` times at every point, in one cluster after the other; a summary for each of them.
+pub async fn run(place: &Place, each: u64) -> anyhow::Result<Vec<Summary>> {
+    let mut summaries = Vec::new();
+    let mut left = each;
+    while left > 0 {
+        let now = left.min(EACH_IN_ONE);
+        left -= now;
+        let mut plan = place.plan("crash-points");
+        plan.out = place.out.join(format!("crash-points-{}", summaries.len() + 1));
+        plan.seed = plan.seed.wrapping_add(summaries.len() as u64);
+        plan.shape.binary = place.crashing.clone();
+        plan.shape.snapshots = Some(SNAPSHOTS);
+        let mut run = Run::start(plan).await?;
+        let struck = strike(&mut run, now).await;
+        summaries.push(run.finish_after(struck).await?);
+    }
+    Ok(summaries)
 }
 
-/// The crashes, in a run that goes on.
+/// The crashes, in a run that goes on: round by round, so that one that breaks off was everywhere.
 pub async fn strike(run: &mut Run, each: u64) -> anyhow::Result<()> {
     let begun = Instant::now();
-    for (point, way, passes) in POINTS {
-        for _ in 0..each {
+    for _ in 0..each {
+        for (point, way, passes) in POINTS {
             let count = 1 + run.dice.below(passes);
             let fault = format!("crash {point}");
             if let Err(error) = once(run, point, way, count, &fault).await {
