@@ -69,6 +69,13 @@ impl LogUse {
         Ok(Self { segments: Mutex::new(segments), segment_bytes, max, exceeded: Notify::new(), purged_to })
     }
 
+    /// Of no log.
+    #[cfg(test)]
+    pub(crate) fn none() -> Arc<Self> {
+        let (segments, purged_to) = (Mutex::default(), AtomicU64::new(0));
+        Arc::new(Self { segments, segment_bytes: 1, max: u64::MAX, exceeded: Notify::new(), purged_to })
+    }
+
     /// Entries up to `last`, of `bytes` together, were written.
     pub(crate) fn appended(&self, last: u64, bytes: u64) {
         let mut segments = self.segments.lock();

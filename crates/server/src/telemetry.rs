@@ -22,9 +22,14 @@ pub struct Telemetry {
 /// Upper bounds of the latency histograms, in seconds.
 const LATENCY_BUCKETS: [f64; 12] = [0.000_5, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.125, 0.25, 1.0, 5.0];
 
+/// What is logged unless `RUST_LOG` says otherwise. Consensus warns of every attempt at a member that is down, several
+/// times a second; the replica tells when it begins and when it ends.
+const LOGGED: &str = "info,openraft=warn,openraft::replication=error,\
+    openraft::engine::handler::replication_handler=error,openraft::core::heartbeat=error";
+
 /// Installs all three. Logs go to standard error; `RUST_LOG` chooses them.
 pub fn install(node_id: u64, otlp_endpoint: Option<&str>) -> anyhow::Result<Telemetry> {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info,openraft=warn"));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(LOGGED));
     let logs = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(true);
     let traces = match otlp_endpoint {
         None => None,

@@ -46,9 +46,24 @@ type AppendStream<'s> = BoxStream<'s, Result<StreamAppendResult<Types>, RPCError
 pub(crate) struct PeerChannels {
     append: Wire,
     other: Wire,
+    /// The last appends did not get there.
+    unreached: Arc<AtomicBool>,
 }
 
 impl PeerChannels {
+    /// Says once that a peer cannot be reached: whoever tries does so several times a second.
+    fn note_unreached(&self, target: u64, status: &Status) {
+        if !self.unreached.swap(true, Ordering::AcqRel) {
+            tracing::warn!(target, %status, "a member cannot be reached");
+        }
+    }
+
+    fn note_reached(&self, target: u64) {
+        if self.unreached.load(Ordering::Acquire) && self.unreached.swap(false, Ordering::AcqRel) {
+            tracing::info!(target, "a member is reached again");
+        }
+    }
+
     fn append_client(&self) -> Client {
         client(self.append.clone())
     }
@@ -88,7 +103,8 @@ impl Peers {
         {
             return Ok(channels.clone());
         }
-        let channels = PeerChannels { append: self.open(id, address)?, other: self.open(id, address)? };
+        let (append, other) = (self.open(id, address)?, self.open(id, address)?);
+        let channels = PeerChannels { append, other, unreached: Arc::default() };
         known.insert(id, (address.to_owned(), channels.clone()));
         Ok(channels)
     }
@@ -179,6 +195,10 @@ fn rpc_error(status: &Status) -> RPCError<Types> {
     }
 }
 
+fn no_longer_held() -> RPCError<Types> {
+    RPCError::Network(NetworkError::from_string("the log no longer holds what this member needs next"))
+}
+
 fn bad_message(error: convert::ConvertError) -> RPCError<Types> {
     RPCError::Network(NetworkError::new(&error))
 }
@@ -219,14 +239,29 @@ impl PeerNetwork {
             found.fetch_or(!goes_on, Ordering::AcqRel);
             ready(goes_on)
         });
-        let outbound = outbound.map(move |request| {
+        let mut outbound = outbound.map(move |request| {
             counter.fetch_add(1, Ordering::AcqRel);
             convert::append_request(&request)
         });
-        let mut client = self.channels()?.append_client();
+        // Raft's pause between two attempts is in this stream. A connection that does not come up never asks it, so it is
+        // asked first: else the next attempt is made at once, and the one after that.
+        let Some(first) = outbound.next().await else {
+            return if outrun.load(Ordering::Acquire) {
+                Err(no_longer_held())
+            } else {
+                Ok(futures::stream::empty().boxed())
+            };
+        };
+        let outbound = futures::stream::iter([first]).chain(outbound);
+        let channels = self.channels()?;
+        let mut client = channels.append_client();
         let opened = tokio::time::timeout(limit, client.append(Request::new(outbound))).await;
         let inbound = match opened {
-            Ok(answer) => answer.map_err(|status| rpc_error(&status))?.into_inner(),
+            Ok(Ok(answer)) => answer.into_inner(),
+            Ok(Err(status)) => {
+                channels.note_unreached(self.target, &status);
+                return Err(rpc_error(&status));
+            }
             Err(_) => return Err(self.timeout(RPCTypes::AppendEntries, limit)),
         };
         let this: &'s Self = self;
@@ -238,12 +273,12 @@ impl PeerNetwork {
                     let owed = sent.load(Ordering::Acquire) > received;
                     return match tokio::time::timeout(limit, inbound.message()).await {
                         Ok(Ok(Some(answer))) => {
+                            channels.note_reached(this.target);
                             let answer = convert::append_response_back(answer).map_err(bad_message);
                             Some((answer, (Some(inbound), received + 1)))
                         }
                         Ok(Ok(None)) if outrun.load(Ordering::Acquire) => {
-                            let why = "the log no longer holds what this member needs next";
-                            Some((Err(RPCError::Network(NetworkError::from_string(why))), (None, received)))
+                            Some((Err(no_longer_held()), (None, received)))
                         }
                         Ok(Ok(None)) => None,
                         Ok(Err(status)) => Some((Err(rpc_error(&status)), (None, received))),
@@ -359,6 +394,30 @@ mod tests {
             entries: (prev + 1..=prev + entries).map(entry).collect(),
             leader_commit: None,
         }
+    }
+
+    /// Goal: Raft's pause between two attempts is kept at a node that is down: the stream of requests, which holds it, is
+    /// asked before the connection is.
+    #[tokio::test]
+    async fn attempts_at_a_node_that_is_down_are_paced() {
+        let options = Options::new(1, std::path::PathBuf::new());
+        let mut peers = Peers::new(&options, LogUse::none());
+        // Nothing listens there: the port was free a moment ago.
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let addresses = MemberAddresses { peer: free.to_string(), http: String::new(), grpc: String::new() };
+        let mut network = peers.new_client(2, &addresses).await;
+        const PAUSE: Duration = Duration::from_millis(100);
+        let begun = std::time::Instant::now();
+        for _ in 0..3 {
+            let paced = futures::stream::once(async {
+                tokio::time::sleep(PAUSE).await;
+                request(1, 1)
+            });
+            let option = RPCOption::new(Duration::from_secs(1));
+            let opened = network.stream_append(Box::pin(paced), option).await;
+            assert!(matches!(opened.err(), Some(RPCError::Unreachable(_))));
+        }
+        assert!(begun.elapsed() >= PAUSE * 3, "{:?}", begun.elapsed());
     }
 
     /// Goal: a heartbeat reaches a member that waits for a snapshot; a stream whose log was purged ends.
