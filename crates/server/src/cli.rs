@@ -129,6 +129,71 @@ pub enum Command {
     Restore(Restore),
     /// Shows what is damaged in the data of a stopped node; moves it aside on demand.
     Repair(Repair),
+    /// Loads a cluster and says what it took. Every call is a real decision: use a cluster that is there for it.
+    Bench(Bench),
+}
+
+/// Which door is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Door {
+    /// HTTP/1.1 with keep-alive.
+    Http,
+    /// gRPC, one call after the other for each caller.
+    Grpc,
+    /// gRPC streams.
+    Stream,
+}
+
+/// What a caller does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Work {
+    /// Decides alone; permits are left to expire.
+    Decide,
+    /// Decides, and reports each permit.
+    Cycle,
+}
+
+/// Latencies are of answered calls, from the moment when each was due. Exits 1 when a call failed.
+#[derive(Debug, Args)]
+pub struct Bench {
+    #[arg(long, value_enum, default_value_t = Door::Grpc)]
+    pub door: Door,
+    /// gRPC addresses; connections go to them in turn. For HTTP the addresses are those of --node.
+    #[arg(long, env = "PLACET_GRPC", value_name = "HOST:PORT,..")]
+    pub grpc: Option<String>,
+    /// Calls at a time, over all connections.
+    #[arg(long, default_value_t = 64, value_parser = counted(1..=65_536))]
+    pub in_flight: usize,
+    /// Connections; without it one for each call at a time, or one stream.
+    #[arg(long, value_parser = counted(1..=65_536))]
+    pub connections: Option<usize>,
+    /// Calls that become due each second, whatever the answers do. Without it, each caller calls again when it has its
+    /// answer.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub rate: Option<u64>,
+    /// How long it is measured.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub seconds: u64,
+    /// How long it runs before that.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(0..=3_600))]
+    pub warm_up: u64,
+    #[arg(long, value_enum, default_value_t = Work::Decide)]
+    pub work: Work,
+    #[arg(long, default_value = "payments.transfer")]
+    pub action_type: String,
+    #[arg(long, default_value = r#"{"payee":"acme","amount_eur":"1.00"}"#, value_name = "JSON")]
+    pub params: String,
+    /// Session ids in use, in turn: with a budget for each session, as many counters.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub sessions: u64,
+}
+
+/// A count within bounds.
+fn counted(bounds: std::ops::RangeInclusive<usize>) -> impl Fn(&str) -> Result<usize, String> + Clone {
+    move |text| match text.parse() {
+        Ok(number) if bounds.contains(&number) => Ok(number),
+        _ => Err(format!("a number from {} to {}", bounds.start(), bounds.end())),
+    }
 }
 
 /// Reads everything in the data folder of a stopped node: log, state, evidence, snapshots. Exits 0 when all of it is

@@ -88,6 +88,11 @@ impl Request {
     }
 }
 
+/// The bearer token of a command: the one that is given, or that of its role.
+pub fn credential(target: &Target, role: Role) -> Option<String> {
+    target.token.clone().or_else(|| std::env::var(role.variable()).ok())
+}
+
 impl Client {
     pub fn new(target: &Target, role: Role) -> anyhow::Result<Self> {
         let mut builder = reqwest::Client::builder().timeout(TIMEOUT).connect_timeout(Duration::from_secs(3));
@@ -111,8 +116,7 @@ impl Client {
             anyhow::bail!("`{node}` is not a URL such as http://127.0.0.1:7101");
         }
         anyhow::ensure!(!nodes.is_empty(), "--node names no address");
-        let token = target.token.clone().or_else(|| std::env::var(role.variable()).ok());
-        Ok(Self { http: builder.build()?, nodes, token })
+        Ok(Self { http: builder.build()?, nodes, token: credential(target, role) })
     }
 
     pub fn nodes(&self) -> &[String] {

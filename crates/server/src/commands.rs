@@ -2,6 +2,7 @@
 
 mod approvals;
 mod backup;
+mod bench;
 mod decisions;
 mod doctor;
 mod evidence;
@@ -42,6 +43,7 @@ pub async fn run(cli: &Cli) -> anyhow::Result<u8> {
         Command::Repair(command) => repair::run(target.output, command),
         Command::Backup(command) => backup::run(target, command).await,
         Command::Restore(command) => restore::run(target.output, command),
+        Command::Bench(command) => bench::run(target, command).await,
     }
 }
 

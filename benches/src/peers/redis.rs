@@ -1,0 +1,57 @@
+//! Redis: one node, an fsync for every write, and a script that checks a limit, counts, and notes the request. It has no
+//! evidence and no second host; it is what a hurried team would take.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Context;
+
+use crate::process::{Server, listens, output, wait};
+
+const PORT: u16 = 26379;
+
+const READY_WITHIN: Duration = Duration::from_secs(30);
+
+/// KEYS: the counter, the request. Refuses beyond the limit.
+const SCRIPT: &str = "local spent = redis.call('INCRBY', KEYS[1], 100) \
+     if spent > 10000000000000 then redis.call('DECRBY', KEYS[1], 100) return 0 end \
+     redis.call('HSET', KEYS[2], 'verdict', 'permit', 'amount', '1.00', 'payee', 'acme') return 1";
+
+/// A running node.
+#[derive(Debug)]
+pub(crate) struct Redis {
+    _node: Server,
+    script: String,
+}
+
+impl Redis {
+    pub(crate) fn start(folder: &Path) -> anyhow::Result<Self> {
+        if folder.exists() {
+            std::fs::remove_dir_all(folder)?;
+        }
+        std::fs::create_dir_all(folder)?;
+        let mut command = Command::new("redis-server");
+        command
+            .args(["--port", &PORT.to_string(), "--bind", "127.0.0.1", "--save", ""])
+            .args(["--appendonly", "yes", "--appendfsync", "always", "--dir"])
+            .arg(folder);
+        let node = Server::start(&mut command, &folder.join("redis.log"))?;
+        wait("redis", READY_WITHIN, || listens(PORT))?;
+        let loaded = output(Command::new("redis-cli").args(["-p", &PORT.to_string(), "SCRIPT", "LOAD", SCRIPT]))?;
+        Ok(Self { _node: node, script: loaded.trim().to_owned() })
+    }
+
+    /// Reservations per second over `connections`.
+    pub(crate) fn reservations_per_second(&self, connections: u64, calls: u64) -> anyhow::Result<f64> {
+        let said = output(
+            Command::new("redis-benchmark")
+                .args(["-p", &PORT.to_string(), "-c", &connections.to_string(), "-n", &calls.to_string()])
+                .args(["-r", "1000000000", "--csv", "EVALSHA", &self.script, "2", "budget", "request:__rand_int__"]),
+        )?;
+        // "test","rps","avg_latency_ms",… and one line of values.
+        let line = said.lines().last().context("redis-benchmark says nothing")?;
+        let rate = line.split("\",\"").nth(1).with_context(|| format!("no rate in `{line}`"))?;
+        Ok(rate.trim_matches('"').parse()?)
+    }
+}
