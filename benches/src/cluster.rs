@@ -104,15 +104,9 @@ impl Cluster {
             self.nodes.push(Server::start(&mut command, &self.folder.join(format!("node-{id}.log")))?);
         }
         for id in 1..=NODES {
-            let mut probe = self.command("operate");
-            probe.args(["cluster", "status", "--output", "json", "--node"]).arg(http_of(id));
-            wait(&format!("node {id}"), READY_WITHIN, || {
-                output(&mut probe)
-                    .ok()
-                    .and_then(|text| serde_json::from_str::<Value>(&text).ok())
-                    .is_some_and(|view| view.get("leader_id").is_some_and(Value::is_u64))
-            })
-            .with_context(|| format!("its log is in {}", self.folder.display()))?;
+            let knows_a_leader = |view: Value| view.get("leader_id").is_some_and(Value::is_u64);
+            let ready = wait(&format!("node {id}"), READY_WITHIN, || self.view_of(id).is_ok_and(knows_a_leader));
+            ready.with_context(|| format!("its log is in {}", self.folder.display()))?;
         }
         // Ready is a decision, not an open port.
         wait("the cluster", READY_WITHIN, || {
@@ -141,7 +135,15 @@ impl Cluster {
     }
 
     fn view(&self) -> anyhow::Result<Value> {
-        Ok(serde_json::from_str(&output(self.command("operate").args(["cluster", "status", "--output", "json"]))?)?)
+        self.view_of(1)
+    }
+
+    /// What one node says about the cluster.
+    fn view_of(&self, id: u16) -> anyhow::Result<Value> {
+        let mut command = self.command("operate");
+        let said = output(command.args(["cluster", "status", "--output", "json", "--node"]).arg(http_of(id)))?;
+        let said: Value = serde_json::from_str(&said)?;
+        said.pointer("/nodes/0/view").cloned().with_context(|| format!("node {id} does not say how it is"))
     }
 
     /// How many entries the evidence has.

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # `./dev chaos`: long runs of real faults against real clusters, of the simulation and of the model; and the short ones:
 # `./dev test` runs the simulation, and with PLACET_CHAOS=yes real faults too.
-# Sourced by ./dev, which provides say, die, prepare and $root.
+# Sourced by ./dev, which provides say, die, prepare, tell_commit and $root.
 
 # What the faults are made with. A machine without one of them skips the faults that need it, and the run says so.
 chaos_tools() {
@@ -18,24 +18,13 @@ chaos_tools() {
     say "without ${missing[*]} some faults are left out"
 }
 
-# What a program says of itself when it is asked what ran; a figure in the report names it.
-tell_commit() {
-  local commit
-  commit=$(git -C "$root" rev-parse --short HEAD 2>/dev/null) || return 0
-  git -C "$root" diff --quiet HEAD -- crates Cargo.lock proto || commit+=-changed
-  export PLACET_COMMIT=$commit
-}
-
-# The node that dies on command is a debug build of its own, beside the usual one.
+# The node that dies on command is a build of its own, as fast as the one that ships, with every check that the code
+# makes of itself.
 build_crashing() {
   say "building a node with crash points, and the harness"
-  mkdir -p "$root/target/chaos"
   tell_commit
-  cargo build --quiet -p placet-server --features crash-points
-  cp "$root/target/debug/placet" "$root/target/chaos/placet-crash-points.new"
-  mv "$root/target/chaos/placet-crash-points.new" "$root/target/chaos/placet-crash-points"
-  # The usual one in its place again: other tests run it.
-  cargo build --quiet -p placet-server -p placet-nemesis
+  cargo build --quiet --profile sim -p placet-server --features crash-points
+  cargo build --quiet -p placet-nemesis
 }
 
 # One of each fault and each crash point once, in a few minutes.

@@ -19,8 +19,8 @@ struct Command {
     /// The `placet` binary.
     #[arg(long, default_value = "target/release/placet")]
     placet: PathBuf,
-    /// A debug build of it with the feature `crash-points`.
-    #[arg(long, default_value = "target/chaos/placet-crash-points")]
+    /// A build of it with debug assertions and the feature `crash-points`.
+    #[arg(long, default_value = "target/sim/placet")]
     placet_crash_points: PathBuf,
     /// Where the files of runs go.
     #[arg(long, default_value = "target/chaos/runs")]

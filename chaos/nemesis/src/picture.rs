@@ -47,7 +47,7 @@ pub fn write(path: &Path, summary: &Summary, timeline: &Timeline, known: &Known)
     )?;
     writeln!(out, "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>")?;
     let title = format!(
-        "{}, {} nodes, {} s, {}, commit {}",
+        "{}, {} nodes, {} s, {}, placet {}",
         summary.campaign, summary.nodes, summary.seconds, summary.date, summary.program
     );
     writeln!(out, "<text x=\"10\" y=\"18\" font-size=\"14\">{}</text>", escaped(&title))?;

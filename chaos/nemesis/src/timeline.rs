@@ -63,6 +63,21 @@ impl Timeline {
         }
     }
 
+    /// Says where a fault is, from now on.
+    pub fn begins_at(&self, number: usize, node: u64) {
+        let from = self.journal.now();
+        if let Some(fault) = self.seen.lock().faults.get_mut(number) {
+            (fault.node, fault.from) = (node, from);
+        }
+    }
+
+    /// Says what a fault turned out to be.
+    pub fn was(&self, number: usize, kind: &str) {
+        if let Some(fault) = self.seen.lock().faults.get_mut(number) {
+            kind.clone_into(&mut fault.kind);
+        }
+    }
+
     pub fn faults(&self) -> Vec<Fault> {
         self.seen.lock().faults.clone()
     }

@@ -29,6 +29,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tracing::Instrument;
 
 use self::leadership::{Fault, Leadership};
+use crate::judged::Judged;
 use crate::options::Options;
 use crate::ports::Records;
 use crate::state_machine::Progress;
@@ -69,6 +70,7 @@ pub(crate) struct Decider {
     pub(crate) records: Records,
     pub(crate) watch: Arc<PeerWatch>,
     pub(crate) progress: watch::Receiver<Progress>,
+    pub(crate) judged: Arc<Judged>,
     pub(crate) queue: mpsc::Receiver<Proposal>,
 }
 
@@ -111,7 +113,8 @@ impl Decider {
         while let Some(term) = self.wait_until_leading().await {
             metrics::counter!("placet_leaderships_total").increment(1);
             tracing::info!(term, "this node decides");
-            let lead = match Leadership::take(self.options.clone(), self.records.clone(), term).await {
+            let (options, records, judged) = (self.options.clone(), self.records.clone(), self.judged.clone());
+            let lead = match Leadership::take(options, records, judged, term).await {
                 Ok(lead) => lead,
                 Err(error) => {
                     tracing::error!(error = %error.0, "the state could not be read on taking leadership");
@@ -121,6 +124,7 @@ impl Decider {
             };
             self.end_joint_membership();
             let fault = self.lead(lead).instrument(tracing::info_span!("lead", term)).await;
+            self.judged.clear();
             tracing::info!(term, reason = %fault.0, "this node does not decide any more");
             tokio::time::sleep(PAUSE).await;
         }

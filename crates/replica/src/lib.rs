@@ -17,6 +17,7 @@ pub mod conformance;
 pub mod crash;
 mod decider;
 mod fuse;
+mod judged;
 mod log_store;
 mod network;
 mod node;

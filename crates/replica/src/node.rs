@@ -26,6 +26,7 @@ use tokio::task::JoinHandle;
 use crate::bootstrap::{self, Gate};
 use crate::decider::{Decider, Proposal};
 use crate::fuse::{Fuse, FusedLog, FusedState};
+use crate::judged::Judged;
 use crate::log_store::{LogStore, last_log_id};
 use crate::network::client::Peers;
 use crate::network::server::PeerService;
@@ -146,6 +147,7 @@ impl Node {
         let (notices, _) = broadcast::channel(NOTICES_KEPT);
         let founder = options.initial_cluster.len() > 1 && options.initial_cluster.contains_key(&options.node_id);
         let work = &options.work;
+        let judged = Arc::new(Judged::default());
         let opened = Snapshots::open(&options.snapshot_dir, state.clone(), work.clone()).and_then(|snapshots| {
             let snapshots = Arc::new(snapshots);
             snapshots.cover_hole(last_log_id(log.as_ref())?)?;
@@ -153,6 +155,7 @@ impl Node {
             let log_use = Arc::new(LogUse::open(log.as_ref(), options.log_bytes_max)?);
             let store = LogStore::new(log.clone(), snapshots.clone(), log_use.clone(), work)?;
             let applier = Applier::open(state.clone(), log.clone(), snapshots.clone(), notices.clone(), fatal.clone())?;
+            let applier = applier.knowing(judged.clone());
             Ok((snapshots, gate, log_use, store, applier))
         });
         let (snapshots, gate, log_use, store, applier) = opened.map_err(StartError::Storage)?;
@@ -171,6 +174,7 @@ impl Node {
             records: Records(state.clone()),
             watch: watch.clone(),
             progress: progress.clone(),
+            judged: judged.clone(),
             queue: waiting,
         };
         let inner = Arc::new(Inner {

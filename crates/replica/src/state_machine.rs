@@ -9,6 +9,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use openraft::storage::{ApplyResponder, EntryResponder, RaftStateMachine};
 use openraft::{EntryPayload, OptionalSend};
@@ -23,6 +24,7 @@ use placet_wire::log;
 use tokio::sync::{broadcast, watch};
 
 use crate::crash;
+use crate::judged::Judged;
 use crate::log_store::invalid;
 use crate::network::convert;
 use crate::ports::{Log, Records, State};
@@ -61,6 +63,7 @@ pub(crate) struct Applier {
     position: Position,
     progress: watch::Sender<Progress>,
     notices: broadcast::Sender<Arc<Notice>>,
+    judged: Arc<Judged>,
     fatal: FatalReason,
     /// Batches fenced one after the other.
     fenced: u32,
@@ -89,6 +92,7 @@ impl Applier {
             position,
             progress: watch::Sender::new(Progress::default()),
             notices,
+            judged: Arc::default(),
             fatal,
             fenced: 0,
         };
@@ -96,8 +100,21 @@ impl Applier {
         Ok(applier)
     }
 
+    /// Takes what was judged on this node from there.
+    pub(crate) fn knowing(self, judged: Arc<Judged>) -> Self {
+        Self { judged, ..self }
+    }
+
     pub(crate) fn progress(&self) -> watch::Receiver<Progress> {
         self.progress.subscribe()
+    }
+
+    /// The batch that a log record is.
+    fn batch(&self, bytes: Bytes) -> io::Result<log::Batch> {
+        let Some(judged) = self.judged.take(&bytes) else { return log::decode(bytes).map_err(invalid) };
+        // What the Decider holds and what the log says are the same thing, or other nodes apply something else.
+        debug_assert_eq!(log::decode(bytes).ok().as_ref(), Some(&judged));
+        Ok(judged)
     }
 
     fn publish(&self) -> io::Result<()> {
@@ -123,7 +140,7 @@ impl Applier {
             let (entry, responder) = next?;
             let applied = match entry.payload {
                 EntryPayload::Normal(Blob(bytes)) => {
-                    let batch = log::decode(bytes).map_err(invalid)?;
+                    let batch = self.batch(bytes)?;
                     events += batch.events.len();
                     let applied = fold_batch(&mut overlay, &entry.log_id, &batch)?;
                     self.count_fences(applied, &entry.log_id)?;

@@ -77,24 +77,24 @@ pub enum LogError {
 }
 
 /// The bytes of a batch in `format`, from [`OLDEST`] to [`NEWEST`]; another one is taken for the nearest of these.
-pub fn encode(format: u32, term: u64, base: EvidenceIndex, chain_head: Hash, events: &[Event]) -> Bytes {
-    let records = events.iter().map(|event| peer::Record {
+pub fn encode(format: u32, batch: &Batch) -> Bytes {
+    let records = batch.events.iter().map(|event| peer::Record {
         entry: Bytes::copy_from_slice(&event.bytes),
         permit_id: event.permit_id.as_ref().map(|id| id.as_str().to_owned()),
     });
-    let mut batch = peer::Batch {
+    let mut encoded = peer::Batch {
         format: format.clamp(OLDEST, NEWEST),
-        term,
-        base: base.0,
-        chain_head: Bytes::copy_from_slice(&chain_head.0),
+        term: batch.term,
+        base: batch.base.0,
+        chain_head: Bytes::copy_from_slice(&batch.chain_head.0),
         records: records.collect(),
         packed: Bytes::new(),
     };
-    if batch.format > 1 {
-        let records = peer::Records { records: std::mem::take(&mut batch.records) };
-        batch.packed = lz4_flex::block::compress_prepend_size(&records.encode_to_vec()).into();
+    if encoded.format > 1 {
+        let records = peer::Records { records: std::mem::take(&mut encoded.records) };
+        encoded.packed = lz4_flex::block::compress_prepend_size(&records.encode_to_vec()).into();
     }
-    Bytes::from(batch.encode_to_vec())
+    Bytes::from(encoded.encode_to_vec())
 }
 
 /// Reads a batch of any version that was ever released.
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn version_one_is_still_written_so() {
         let batch = sample();
-        let bytes = encode(1, batch.term, batch.base, batch.chain_head, &batch.events);
+        let bytes = encode(1, &batch);
         assert_eq!(bytes, GOLDEN_V1);
     }
 
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn version_two_is_shorter_and_comes_back() {
         let batch = sample();
-        let bytes = encode(2, batch.term, batch.base, batch.chain_head, &batch.events);
+        let bytes = encode(2, &batch);
         assert!(bytes.len() < GOLDEN_V1.len(), "{} bytes", bytes.len());
         assert_eq!(decode(bytes).unwrap(), batch);
     }
@@ -206,7 +206,7 @@ mod tests {
     fn a_format_of_another_program_is_never_written() {
         let batch = sample();
         for (asked, written) in [(0, OLDEST), (NEWEST + 1, NEWEST)] {
-            let bytes = encode(asked, batch.term, batch.base, batch.chain_head, &batch.events);
+            let bytes = encode(asked, &batch);
             assert_eq!(peer::Batch::decode(bytes).unwrap().format, written);
         }
     }

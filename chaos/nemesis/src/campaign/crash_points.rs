@@ -52,6 +52,9 @@ const POINTS: [(&str, Way, u64); 13] = [
 /// The node that is made a voter and removed again.
 const GUEST: u64 = 4;
 
+/// How often a death is tried for.
+const TRIES: u64 = 3;
+
 /// How long a point may take to be reached.
 const REACHED_WITHIN: Duration = Duration::from_secs(25);
 
@@ -62,7 +65,7 @@ const ABORTED: i32 = 6;
 /// needs no second one when it has installed the first.
 pub const SNAPSHOTS: (u64, u64) = (60, 100);
 
-/// How often a cluster dies at each point before the next begins with nothing. A debug build writes the whole state every
+/// How often a cluster dies at each point before the next begins with nothing. The whole state is copied every
 /// [`SNAPSHOTS`] entries: in one long run that takes longer and longer, until nobody catches up any more.
 const EACH_IN_ONE: u64 = 4;
 
@@ -88,14 +91,21 @@ pub async fn run(place: &Place, each: u64) -> anyhow::Result<Vec<Summary>> {
 /// The crashes, in a run that goes on: round by round, so that one that breaks off was everywhere.
 pub async fn strike(run: &mut Run, each: u64) -> anyhow::Result<()> {
     let begun = Instant::now();
+    let mut missed = 0;
     for _ in 0..each {
         for (point, way, passes) in POINTS {
-            let count = 1 + run.dice.below(passes);
-            let fault = format!("crash {point}");
-            if let Err(error) = once(run, point, way, count, &fault).await {
-                run.failures.push(format!("{point}: {error:#}"));
+            let mut tried = 0;
+            while let Err(error) = once(run, point, way, passes).await {
                 // Whoever is still armed must not die later, in the middle of something else.
                 run.cluster.founders().into_iter().try_for_each(|id| run.cluster.kill(id))?;
+                tried += 1;
+                missed += 1;
+                if tried == TRIES {
+                    run.failures.push(format!("{point}: {error:#}"));
+                    break;
+                }
+                run.restart_ended(true)?;
+                run.leader().await.context("after a crash that did not come about")?;
             }
             run.restart_ended(true)?;
             if way == Way::Changes {
@@ -110,10 +120,23 @@ pub async fn strike(run: &mut Run, each: u64) -> anyhow::Result<()> {
         }
     }
     run.figure("crash_points_ms", begun.elapsed());
+    run.figures.insert("crash_points_missed".to_owned(), missed);
     Ok(())
 }
 
-async fn once(run: &mut Run, point: &str, way: Way, count: u64, fault: &str) -> anyhow::Result<()> {
+/// One death at a point. The load may pass by it, or an election; then it is an error, and may be tried again.
+async fn once(run: &mut Run, point: &str, way: Way, passes: u64) -> anyhow::Result<()> {
+    let count = 1 + run.dice.below(passes);
+    let bar = run.timeline.begin(&format!("missed {point}"), 0);
+    let struck = death(run, point, way, count, bar).await;
+    if struck.is_ok() {
+        run.timeline.was(bar, &format!("crash {point}"));
+    }
+    run.timeline.end(bar);
+    struck
+}
+
+async fn death(run: &mut Run, point: &str, way: Way, count: u64, bar: usize) -> anyhow::Result<()> {
     let armed = [("PLACET_CRASH_AT", format!("{point}:{count}"))];
     let founders = run.cluster.founders();
     if way == Way::Changes {
@@ -125,7 +148,7 @@ async fn once(run: &mut Run, point: &str, way: Way, count: u64, fault: &str) -> 
         far_behind(run, node).await?;
     }
     run.cluster.spawn(node, &armed)?;
-    let bar = run.timeline.begin(fault, node);
+    run.timeline.begins_at(bar, node);
     let dead = match way {
         Way::Works | Way::Receives => None,
         Way::Leads => lead_to_death(run, node).await?,
@@ -158,7 +181,6 @@ async fn once(run: &mut Run, point: &str, way: Way, count: u64, fault: &str) -> 
         Some(dead) => Some(dead),
         None => run.cluster.end_of(node, REACHED_WITHIN).await?,
     };
-    run.timeline.end(bar);
     let status = dead.with_context(|| format!("node {node} did not pass it {count} times"))?;
     anyhow::ensure!(
         status.signal() == Some(ABORTED),

@@ -26,6 +26,7 @@ use tokio::time::Instant;
 
 use super::due::Agenda;
 use super::{BatchOutcome, Proposal, Refusal};
+use crate::judged::Judged;
 use crate::options::Options;
 use crate::ports::Records;
 use crate::types::{Blob, Raft, Types};
@@ -65,7 +66,7 @@ impl Waiter {
 #[derive(Debug)]
 pub(super) struct Batch {
     bytes: Bytes,
-    events: usize,
+    judged: log::Batch,
     sealed: u64,
     waiters: Vec<Waiter>,
 }
@@ -100,6 +101,7 @@ pub(super) struct Leadership {
     options: Arc<Options>,
     term: u64,
     state: Overlay<Records>,
+    judged: Arc<Judged>,
     agenda: Agenda,
     draft: Draft,
     in_flight: VecDeque<InFlight>,
@@ -114,13 +116,19 @@ pub(super) struct Leadership {
 
 impl Leadership {
     /// Builds state* over what is applied. Reads everything that is open, off the runtime's threads.
-    pub(super) async fn take(options: Arc<Options>, records: Records, term: u64) -> Result<Self, Fault> {
+    pub(super) async fn take(
+        options: Arc<Options>,
+        records: Records,
+        judged: Arc<Judged>,
+        term: u64,
+    ) -> Result<Self, Fault> {
         let reading = records.clone();
         let agenda = options.work.run(move || Agenda::of(&reading)).await.map_err(Fault::new)?;
         Ok(Self {
             options,
             term,
             state: Overlay::new(records),
+            judged,
             agenda: agenda.map_err(Fault::new)?,
             draft: Draft::default(),
             in_flight: VecDeque::new(),
@@ -317,20 +325,22 @@ impl Leadership {
                 return Err(Fault::new(error));
             }
         };
-        let bytes = log::encode(self.log_format, self.term, base, head, &events);
-        Ok(Some(Batch { bytes, events: events.len(), sealed: self.state.seal(), waiters }))
+        let judged = log::Batch { term: self.term, base, chain_head: head, events };
+        let bytes = log::encode(self.log_format, &judged);
+        Ok(Some(Batch { bytes, judged, sealed: self.state.seal(), waiters }))
     }
 
     /// Hands a batch to Raft. Returns once it is queued there.
     pub(super) async fn propose(&mut self, raft: &Raft, batch: Batch) -> Result<(), Fault> {
         let (responder, outcome) = OneshotResponder::new_pair();
-        let Batch { bytes, events, sealed, waiters } = batch;
+        let Batch { bytes, judged, sealed, waiters } = batch;
         let size = bytes.len();
         metrics::counter!("placet_batches_total").increment(1);
-        metrics::histogram!("placet_batch_events").record(events as f64);
+        metrics::histogram!("placet_batch_events").record(judged.events.len() as f64);
         metrics::histogram!("placet_batch_bytes").record(size as f64);
         let (early, waiters) = if planted::on(Bug::ReplyBeforeCommit) { (waiters, vec![]) } else { (vec![], waiters) };
         early.into_iter().for_each(Waiter::release);
+        self.judged.add(bytes.clone(), judged);
         let write = raft.write(Blob(bytes));
         let write = if planted::on(Bug::NoFencing) { write } else { write.with_leader(self.term) };
         let written = write.responder(responder).await;
