@@ -1,6 +1,6 @@
 //! The steps of one decide, each alone, without disk or network: what a change of the core costs or saves.
 //! Absent on purpose: sums of them. How the whole is, the comparison tells.
-#![expect(clippy::expect_used, clippy::indexing_slicing, reason = "a benchmark stops where a test would")]
+#![expect(clippy::expect_used, reason = "a benchmark stops where a test would")]
 
 use std::hint::black_box;
 
