@@ -11,7 +11,9 @@
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
+use std::fs::File;
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -70,9 +72,16 @@ impl Sandbox {
 pub fn run_inside() -> anyhow::Result<u8> {
     sweep();
     let sandbox = Sandbox { prefix: format!("{PREFIX}{}", std::process::id()) };
+    let lock = File::create(lock_of(&sandbox.prefix)).context("this needs root")?;
+    lock.try_lock().with_context(|| format!("another run has the name {}", sandbox.prefix))?;
     let result = make(&sandbox).and_then(|()| watch(&sandbox));
     remove(&sandbox.prefix);
     result
+}
+
+/// Locked for as long as a run lives, however it ends.
+fn lock_of(prefix: &str) -> PathBuf {
+    PathBuf::from(format!("/run/placet-nemesis-{prefix}.lock"))
 }
 
 fn make(sandbox: &Sandbox) -> anyhow::Result<()> {
@@ -163,14 +172,15 @@ fn namespaces() -> Vec<String> {
     text.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
 }
 
-/// Removes what earlier runs left that were killed: namespaces named after a process that is no harness any more.
+/// Removes what earlier runs left that were killed: namespaces whose run holds no lock any more.
 fn sweep() {
     for name in namespaces() {
         let Some(owner) = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next()) else { continue };
         let Ok(pid) = owner.parse::<u32>() else { continue };
-        let exe = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-        if !exe.to_string_lossy().contains("placet-nemesis") {
-            remove(&format!("{PREFIX}{pid}"));
+        let prefix = format!("{PREFIX}{pid}");
+        let lives = File::open(lock_of(&prefix)).is_ok_and(|lock| lock.try_lock().is_err());
+        if !lives {
+            remove(&prefix);
         }
     }
 }
@@ -188,4 +198,6 @@ fn remove(prefix: &str) {
             eprintln!("placet-nemesis: {name} could not be removed: {error}");
         }
     }
+    // Without one there is nothing to remove.
+    let _ = std::fs::remove_file(lock_of(prefix));
 }
