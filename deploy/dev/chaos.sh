@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# `./dev chaos`: long runs of real faults against real clusters, of the simulation and of the model; and the short ones:
-# `./dev test` runs the simulation, and with PLACET_CHAOS=yes real faults too.
+# `./dev chaos`: long runs of real faults against real clusters, of the simulation and of the model; and the short ones
+# that belong to `./dev test`.
 # Sourced by ./dev, which provides say, die, prepare, tell_commit and $root.
 
 # What the faults are made with. A machine without one of them skips the faults that need it, and the run says so.
