@@ -11,6 +11,7 @@ use crate::ids::{ActionType, ApprovalId, EvidenceIndex, Hash, PermitId, PolicyDi
 use crate::reply::{BudgetObject, Obligation, Protocol, Reason, Tier, Verdict};
 use crate::request::{Malformed, Outcome, Source};
 use crate::stamp::Stamp;
+use crate::trace::Trace;
 
 /// One fact in the log: an entry for everyone, and the capability that only state may know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -205,7 +206,7 @@ pub struct Decided {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub session_id: Option<String>,
     pub source: Source,
-    pub trace: Vec<Check>,
+    pub trace: Trace,
     /// The intent that this decision reverses (AADP §20).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub undo_of: Option<EvidenceIndex>,
@@ -247,31 +248,6 @@ pub enum ApprovalRefStatus {
     Unknown,
     ActionMismatch,
     PrincipalMismatch,
-}
-
-/// One step of the evaluation (AADP §14.4).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Check {
-    /// Which check.
-    pub check: String,
-    /// What it demands.
-    pub condition: String,
-    /// How it went.
-    pub result: CheckResult,
-    /// Which rule of the policy.
-    pub rule: String,
-    /// What it saw; `none` when nothing was there.
-    pub value: String,
-}
-
-/// How a check went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "three words that say themselves")]
-pub enum CheckResult {
-    Pass,
-    Fail,
-    Unresolved,
 }
 
 /// What kind of quantity a budget counts (AADP §9.1).

@@ -32,3 +32,4 @@ pub mod reply;
 pub mod request;
 pub mod stamp;
 pub mod state;
+pub mod trace;

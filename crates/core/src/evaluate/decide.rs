@@ -16,6 +16,7 @@ use crate::reply::{Obligation, Tier, Verdict};
 use crate::request::DecideRequest;
 use crate::stamp::Stamp;
 use crate::state::{Meta, Read, ReadError, RequestRecord};
+use crate::trace::Trace;
 
 pub(super) fn decide(
     state: &impl Read,
@@ -97,7 +98,7 @@ pub(super) fn decide_request(
         resumes: approval.resumes,
         session_id: request.session_id,
         source: request.source,
-        trace: judged.trace,
+        trace: Trace::of(&judged.trace),
         undo_of: judged.undo_of,
         undo_until: terms.undo_until,
         url_canonicalizer: judged.url_canonicalizer,

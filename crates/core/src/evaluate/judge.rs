@@ -9,7 +9,7 @@ use super::approval_ref::PresentedApproval;
 use super::budget::{self, Refusal};
 use super::effects::{self, Resolved};
 use super::{Keys, Recorder, bounds, queue, switch, undo};
-use crate::event::{ApprovalTerms, BudgetKind, Check, CheckResult, Draw};
+use crate::event::{ApprovalTerms, BudgetKind, Draw};
 use crate::exact::Amount;
 use crate::ids::EvidenceIndex;
 use crate::json::clip;
@@ -19,6 +19,7 @@ use crate::redact;
 use crate::reply::{BudgetObject, Protocol, Reason, Tier, Verdict};
 use crate::request::DecideRequest;
 use crate::state::{Meta, Read, ReadError};
+use crate::trace::{Check, CheckResult};
 
 /// One request and everything that it is judged by.
 pub(super) struct Case<'a, R> {

@@ -10,9 +10,9 @@ use serde::Serialize;
 
 use self::read::CaseFile;
 use super::{Mistake, yaml};
-use crate::event::{Check, CheckResult};
 use crate::op::Reject;
 use crate::state::ReadError;
+use crate::trace::{Check, CheckResult};
 
 /// What became of one case.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -9,6 +9,7 @@ use placet_core::op::{Answer, Op, Query, Reject};
 use placet_core::policy::PolicySet;
 use placet_core::reply::Verdict;
 use placet_core::state::MemState;
+use placet_core::trace::CheckResult;
 use serde_json::{Value, json};
 
 use super::fixture::{POLICIES, Pdp, says, t0};
@@ -46,7 +47,8 @@ fn case_102_every_verdict_holds_what_re_derivation_needs() {
         match &entry.body {
             Body::Decision(decided) | Body::ExecIntent(decided) => {
                 seen.push(decided.verdict);
-                let last_fail = decided.trace.iter().rev().find(|c| c.result != placet_core::event::CheckResult::Pass);
+                let trace = decided.trace.checks().unwrap();
+                let last_fail = trace.iter().rev().find(|check| check.result != CheckResult::Pass);
                 if decided.verdict == Verdict::Deny {
                     assert!(last_fail.is_some(), "{decided:?}");
                 }

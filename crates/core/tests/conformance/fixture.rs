@@ -16,6 +16,7 @@ use placet_core::redact::RedactionKey;
 use placet_core::reply::{DecideReply, Protocol, ReportReply};
 use placet_core::stamp::Stamp;
 use placet_core::state::{CounterKey, MemState, Overlay};
+use placet_core::trace::Check;
 use serde_json::{Value, json};
 
 /// The fixture's policies in onedoor's dialect.
@@ -382,6 +383,11 @@ impl Pdp {
             Body::Decision(decided) | Body::ExecIntent(decided) => *decided,
             other => panic!("not a decision: {other:?}"),
         }
+    }
+
+    /// The steps of the decision that a reply is about.
+    pub fn trace(&self, reply: &DecideReply) -> Vec<Check> {
+        self.decided(reply).trace.checks().unwrap()
     }
 
     /// What was recorded since the fixture was set up.

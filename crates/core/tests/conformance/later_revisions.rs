@@ -4,12 +4,13 @@
 mod authority;
 mod urls;
 
-use placet_core::event::{Body, Check, CheckResult};
+use placet_core::event::Body;
 use placet_core::evidence::{damaged, decode};
 use placet_core::exact::{Amount, Exact};
 use placet_core::ids::EvidenceIndex;
 use placet_core::op::{Answer, Op, Query, Reject};
 use placet_core::reply::{DecideReply, Protocol, Reason, Verdict};
+use placet_core::trace::{Check, CheckResult};
 use serde_json::{Value, json};
 
 use super::features;
@@ -140,7 +141,7 @@ fn case_l07_the_budget_name_tells_day_and_month_apart() {
         assert_eq!(says(&reply), ("deny", "budget_exhausted"));
         let found = reply.budget.clone().unwrap();
         assert_eq!((found.name.as_str(), found.window.as_str()), (budget, window));
-        let last = pdp.decided(&reply).trace.pop().unwrap();
+        let last = pdp.trace(&reply).pop().unwrap();
         assert_eq!((last.check.as_str(), last.rule.as_str()), ("budget_exhausted", budget));
     }
 }
@@ -230,7 +231,7 @@ fn case_l10_the_trace_names_the_reason() {
         for (name, params, members) in &asks {
             let body = with(with(request(name, params.clone()), members.clone()), json!({"protocol": protocol}));
             let reply = pdp.decide(&body);
-            let trace = pdp.decided(&reply).trace;
+            let trace = pdp.trace(&reply);
             let (reason, shown) = (reply.reason.as_str(), format!("{name} {:?} {trace:#?}", says(&reply)));
             assert_eq!(trace.is_empty(), reason == "malformed", "{shown}");
             let failed: Vec<&Check> = trace.iter().filter(|check| check.result != CheckResult::Pass).collect();
@@ -252,7 +253,7 @@ fn case_l10_the_trace_names_the_reason() {
         }
         pdp.switch(true);
         let reply = pdp.ask("lamp.toggle", json!({"state": "on"}));
-        let trace = pdp.decided(&reply).trace;
+        let trace = pdp.trace(&reply);
         assert_eq!((trace.len(), trace[0].check.as_str(), trace[0].result), (1, "kill_switch", CheckResult::Fail));
         seen.sort_unstable();
         seen.dedup();

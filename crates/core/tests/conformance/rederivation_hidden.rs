@@ -7,6 +7,7 @@ use placet_core::exact::Amount;
 use placet_core::ids::{ActionType, ApprovalId, EvidenceIndex, Hash, PermitId, Principal};
 use placet_core::op::Op;
 use placet_core::reply::{DecideReply, Reason, Tier};
+use placet_core::trace::{Check, Trace};
 use serde_json::{Value, json};
 
 use super::features;
@@ -129,7 +130,9 @@ fn what_a_hidden_value_does_not_decide_is_still_checked() {
     assert_eq!(forged(&|decided| decided.approval_ref_status = ApprovalRefStatus::Honored), "approval_ref_status");
     assert_eq!(forged(&|decided| decided.resumes = Some(EvidenceIndex(1))), "resumes");
     assert_eq!(forged(&|decided| decided.request_digest = Hash::GENESIS), "request_digest");
-    assert_eq!(forged(&|decided| drop(decided.trace.pop())), "trace");
+    assert_eq!(forged(&|decided| edit(decided, |checks| drop(checks.pop()))), "trace");
+    // Text that is JSON and no trace.
+    assert_eq!(forged(&|decided| decided.trace = serde_json::from_str("{}").unwrap()), "trace");
     // An amount that the bounds would not have let through, drawn consistently.
     let more = Amount::parse("201").unwrap();
     let drawn = forged(&|decided| {
@@ -153,7 +156,14 @@ fn what_a_hidden_value_does_not_decide_is_still_checked() {
         (budget.consumed, budget.remaining) = (budget.limit, Amount::ZERO);
     });
     assert_eq!(left, "budget");
-    assert_eq!(forged(&|decided| decided.trace.last_mut().unwrap().value = "9000".to_owned()), "verdict");
+    let dearer = |checks: &mut Vec<Check>| checks.last_mut().unwrap().value = "9000".to_owned();
+    assert_eq!(forged(&|decided| edit(decided, dearer)), "verdict");
+}
+
+fn edit(decided: &mut Decided, change: impl Fn(&mut Vec<Check>)) {
+    let mut checks = decided.trace.checks().unwrap();
+    change(&mut checks);
+    decided.trace = Trace::of(&checks);
 }
 
 impl Pdp {

@@ -54,7 +54,7 @@ fn a_scope_stops_what_it_names() {
         if stopped {
             assert!(reply.permit_id.is_none() && reply.approval_id.is_none());
             assert!(reply.detail.contains(&scope.to_string()), "{}", reply.detail);
-            let last = pdp.decided(&reply).trace.pop().unwrap();
+            let last = pdp.trace(&reply).pop().unwrap();
             assert_eq!((last.check.as_str(), last.rule), ("kill_switch", format!("kill_switch:{scope}")));
             assert_eq!(pdp.reserved(), (0, 0, 0));
         } else {

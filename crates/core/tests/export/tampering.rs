@@ -10,6 +10,7 @@ use placet_core::ids::{EvidenceIndex, Hash, PolicyDigest};
 use placet_core::merkle::{Frontier, leaf_hash};
 use placet_core::policy::PolicySet;
 use placet_core::reply::Verdict;
+use placet_core::trace::Trace;
 
 use crate::bytes::{rederive, verify};
 use crate::desk::{NODE_SECRET, export};
@@ -113,9 +114,10 @@ fn a_changed_amount() {
         placet_core::request::DecideRequest::of_record(changed[position].protocol, decided(&mut changed[position]))
             .unwrap();
     decided(&mut changed[position]).request_digest = request.digest(&request.params_canonical());
-    for check in &mut decided(&mut changed[position]).trace {
-        check.value = check.value.replace("120.5", "20.5");
-    }
+    let intent = decided(&mut changed[position]);
+    let mut checks = intent.trace.checks().unwrap();
+    checks.iter_mut().for_each(|check| check.value = check.value.replace("120.5", "20.5"));
+    intent.trace = Trace::of(&checks);
     let denial = find(&changed, |body| matches!(body, Body::Decision(decided) if decided.budget.is_some()));
     let failure = found(changed);
     assert_eq!(failure.entry, at(denial), "{failure}");

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use super::{Check, Difference};
 use crate::evaluate::{bounds, effects};
-use crate::event::{CheckResult, Decided};
+use crate::event::Decided;
 use crate::exact::Amount;
 use crate::json::Json;
 use crate::policy::url::{Opaque, UrlRule};
@@ -22,6 +22,7 @@ use crate::policy::{Action, Document, ParamEffect, PolicySet};
 use crate::redact;
 use crate::reply::Reason;
 use crate::request::{DecideRequest, Source};
+use crate::trace::{self, CheckResult};
 
 /// A host of the builtin list.
 const BUILTIN_URL: &str = "https://bit.ly/";
@@ -154,8 +155,8 @@ fn url_rules(
 
 /// Bounds of hidden arguments become presence, but for the one that failed, and those of an amount that is on record.
 fn keep_bounds(action: &mut Action, recorded: &Decided, hidden: &BTreeSet<&str>, drawn: Option<&str>) {
-    let last = recorded.trace.last().filter(|check| check.check == "bounds" && check.result == CheckResult::Fail);
-    let failed = last.map(|check| check.rule.as_str());
+    let last = last_check(recorded).filter(|check| check.check == "bounds" && check.result == CheckResult::Fail);
+    let failed = last.as_ref().map(|check| check.rule.as_str());
     let stays = |kind: &str, name: &String| {
         !hidden.contains(name.as_str())
             || (kind == "numeric" && drawn == Some(name.as_str()))
@@ -168,6 +169,11 @@ fn keep_bounds(action: &mut Action, recorded: &Decided, hidden: &BTreeSet<&str>,
     bounds.required.extend(named.into_iter().filter(|name| hidden.contains(name.as_str())));
 }
 
+/// The check that decided. `None` for a trace that cannot be read, too: the comparison of traces tells of it.
+fn last_check(recorded: &Decided) -> Option<trace::Check> {
+    recorded.trace.checks().ok()?.pop()
+}
+
 /// A cost that gives what is recorded: the one that was drawn, nothing where calls ran out, and a little more than was
 /// left where amounts did. `None` leaves the mark, which is no amount.
 fn amount(recorded: &Decided, document: &Document) -> Option<Amount> {
@@ -177,7 +183,7 @@ fn amount(recorded: &Decided, document: &Document) -> Option<Amount> {
     match recorded.reason {
         Reason::RateExhausted | Reason::CapDailyRate => Some(Amount::ZERO),
         Reason::BudgetExhausted | Reason::CapEurDay | Reason::CapEurMonth => {
-            let check = recorded.trace.last()?;
+            let check = last_check(recorded)?;
             let limit = document.budgets.get(&check.rule)?.limit;
             let left = limit.minus_clamped(Amount::parse(&check.value)?);
             left.checked_add(Amount::parse(LITTLE)?).or_else(|| left.checked_add(Amount::ONE))

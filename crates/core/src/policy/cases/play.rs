@@ -101,7 +101,7 @@ impl Case {
             differences,
             stopped,
             detail: seen.as_ref().map(|seen| seen.reply.detail.clone()),
-            trace: seen.and_then(|seen| seen.decided).map(|decided| decided.trace).unwrap_or_default(),
+            trace: seen.and_then(|seen| seen.decided?.trace.checks().ok()).unwrap_or_default(),
         }
     }
 }

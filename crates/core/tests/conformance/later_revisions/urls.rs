@@ -67,7 +67,7 @@ fn case_l17_no_spelling_of_a_url_avoids_its_rule() {
                     assert_eq!(decided.effects, ["egress"], "{url}");
                 }
                 ("deny", "malformed") => {
-                    assert_eq!((tiers(&reply), decided.trace.len()), ((3, 3), 0), "{url}");
+                    assert_eq!((tiers(&reply), pdp.trace(&reply).len()), ((3, 3), 0), "{url}");
                     assert_eq!(decided.malformed_kind.as_deref(), Some("url"), "{url}");
                 }
                 other => panic!("{url}: {other:?} {}", reply.detail),
