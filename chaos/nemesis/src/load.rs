@@ -48,6 +48,10 @@ const BACKOFF: Duration = Duration::from_millis(30);
 /// How long a client goes on after the run ended, for an answer that it waits for.
 const LAST_ANSWERS: Duration = Duration::from_secs(40);
 
+/// Held by whoever engages the kill switch, until its release: the cluster has one switch, and a release by somebody
+/// else would make later permits right.
+pub type Hand = Arc<tokio::sync::Mutex<()>>;
+
 /// What one client works with.
 #[derive(Debug)]
 struct Client {
@@ -57,6 +61,7 @@ struct Client {
     dice: Dice,
     nodes: Arc<RwLock<Vec<u64>>>,
     stop: Arc<AtomicBool>,
+    switch: Hand,
     pause: Duration,
     /// Bodies that were answered, to be asked again.
     past: Vec<Value>,
@@ -69,6 +74,7 @@ struct Client {
 pub struct Load {
     nodes: Arc<RwLock<Vec<u64>>>,
     stop: Arc<AtomicBool>,
+    switch: Hand,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -83,6 +89,7 @@ impl Load {
     ) -> anyhow::Result<Self> {
         let nodes = Arc::new(RwLock::new(nodes.to_vec()));
         let stop = Arc::new(AtomicBool::new(false));
+        let switch = Hand::default();
         let mut tasks = Vec::new();
         let client = |number: usize, seed: u64| {
             anyhow::Ok(Client {
@@ -92,6 +99,7 @@ impl Load {
                 dice: Dice::new(seed),
                 nodes: Arc::clone(&nodes),
                 stop: Arc::clone(&stop),
+                switch: Arc::clone(&switch),
                 pause: pace.pause,
                 past: Vec::new(),
                 journaled: Vec::new(),
@@ -103,12 +111,17 @@ impl Load {
         if let Some(every) = pace.switch_every {
             tasks.push(tokio::spawn(client(0, dice.below(u64::MAX))?.operate(every)));
         }
-        Ok(Self { nodes, stop, tasks })
+        Ok(Self { nodes, stop, switch, tasks })
     }
 
     /// Whom the clients ask from now on.
     pub fn ask(&self, nodes: &[u64]) {
         *self.nodes.write() = nodes.to_vec();
+    }
+
+    /// The kill switch, for a campaign that sets it itself.
+    pub fn switch(&self) -> Hand {
+        Arc::clone(&self.switch)
     }
 
     /// Ends the load: clients finish what they wait for.

@@ -17,7 +17,7 @@ use crate::cluster::{Cluster, Shape, View};
 use crate::dice::Dice;
 use crate::doors::{Doors, HTTP_PORT, Said, text};
 use crate::journal::{Journal, Told, position};
-use crate::load::{Load, Pace};
+use crate::load::{Hand, Load, Pace};
 use crate::means::Means;
 use crate::network::Network;
 use crate::properties::{self, Observed, Open};
@@ -144,6 +144,11 @@ impl Run {
     /// Where this run's files are.
     pub fn out(&self) -> &Path {
         &self.plan.out
+    }
+
+    /// The kill switch; `None` once the load has ended.
+    pub fn switch(&self) -> Option<Hand> {
+        self.load.as_ref().map(Load::switch)
     }
 
     /// A node at random among those.

@@ -1,6 +1,7 @@
 //! An old leader that is cut off from the others and still reached by clients: it permits nothing, and a kill switch
 //! that the others engage meanwhile is never passed, neither on its side nor when the cut ends.
-//! Absent on purpose: the operator of the usual load. The switch is set here, at the moment that matters.
+//! Absent on purpose: the operator of the usual load, who waits meanwhile. The switch is set here, at the moment that
+//! matters.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -40,6 +41,8 @@ pub async fn run(place: &Place, count: u64) -> anyhow::Result<Summary> {
 
 /// One cut.
 pub async fn strike(run: &mut Run) -> anyhow::Result<()> {
+    let switch = run.switch().context("the load has ended")?;
+    let _hand = switch.lock().await;
     let old = run.leader().await?;
     let others: Vec<u64> = run.cluster.ids().into_iter().filter(|id| *id != old).collect();
     let (stop, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(parking_lot::Mutex::new(Vec::new())));

@@ -25,19 +25,27 @@ impl Client {
                 return;
             }
             let nodes = self.nodes.read().clone();
+            let hand = self.switch.lock().await;
             set_switch(&self.doors, &self.journal, &nodes, true).await;
             tokio::time::sleep(Duration::from_millis(200 + self.dice.below(400))).await;
             set_switch(&self.doors, &self.journal, &nodes, false).await;
+            drop(hand);
         }
     }
 }
 
-/// Sets the switch, asking one node after the other until one says that it is set; gives up after a minute.
+/// How long an attempt without an answer may still take effect: longer than a node waits for a commit.
+const LATE: Duration = Duration::from_secs(6);
+
+/// Sets the switch, asking one node after the other until one says that it is set; gives up after a minute. When it
+/// returns, no attempt of it is still under way, so that the next setting is the last word.
 pub async fn set_switch(doors: &Doors, journal: &Journal, nodes: &[u64], engaged: bool) -> bool {
     let origin = format!("episode-{}", EPISODES.fetch_add(1, Ordering::Relaxed));
     let body = json!({"engaged": engaged, "origin": origin});
     let number = journal.switch_sent(&origin, engaged);
     let deadline = Instant::now() + Duration::from_secs(60);
+    let mut silent: Option<Instant> = None;
+    let mut set = false;
     for node in nodes.iter().cycle() {
         let sent = journal.now();
         let said = doors.call(*node, "POST", "/v1/killswitch", OPERATE, Some(&body)).await;
@@ -45,15 +53,23 @@ pub async fn set_switch(doors: &Doors, journal: &Journal, nodes: &[u64], engaged
         match said {
             Said::Answer(200, _) => {
                 journal.switch_acknowledged(number);
-                return true;
+                set = true;
+                break;
             }
             Said::Answer(status, body) => {
                 journal.odd(format!("the kill switch was answered {status}: {body}"));
-                return false;
+                break;
             }
-            _ if Instant::now() > deadline => return false,
-            _ => tokio::time::sleep(BACKOFF).await,
+            Said::Unknown => silent = Some(Instant::now()),
+            Said::Nothing => {}
         }
+        if Instant::now() > deadline {
+            break;
+        }
+        tokio::time::sleep(BACKOFF).await;
     }
-    false
+    if let Some(silent) = silent {
+        tokio::time::sleep_until(silent + LATE).await;
+    }
+    set
 }
