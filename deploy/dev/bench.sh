@@ -44,9 +44,10 @@ onedoor_python() {
   python=$(newer_python) || { say "no Python 3.12 here: onedoor is left out"; return 1; }
   say "installing onedoor $version"
   rm -rf "$folder"
-  "$python" -m venv "$folder"
-  "$folder/bin/pip" install --quiet --disable-pip-version-check "onedoor==$version" fastapi uvicorn
-  touch "$folder/complete"
+  # Whoever asks whether this fails takes `set -e` away from it.
+  "$python" -m venv "$folder" &&
+    "$folder/bin/pip" install --quiet --disable-pip-version-check "onedoor==$version" fastapi uvicorn &&
+    touch "$folder/complete"
 }
 
 # The first Python that is new enough; version managers keep theirs where PATH does not look.
