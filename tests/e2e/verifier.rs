@@ -217,6 +217,22 @@ fn two_verifiers_agree_on_entries_that_are_hashed_anew() {
         assert!(plain.contains(from), "{from}: {plain}");
         check(3, plain.replacen(from, to, 1));
     }
+    let traced = entries.iter().position(|entry| entry["body"]["exec_intent"]["trace"].is_array()).unwrap();
+    let plain = entries[traced].to_string();
+    for (from, to) in [
+        ("\"trace\":[{", "\"trace\":[ {"),
+        ("\"trace\":[{", "\"trace\":[{\"a\":1,"),
+        ("\"trace\":[{\"check\":\"", "\"trace\":[{\"check\":\"\\u0061"),
+        ("\"trace\":[{", "\"trace\":[{\"check\":\"twice\","),
+        ("\"trace\":[", "\"trace\":{},\"x\":["),
+        ("\"trace\":[", "\"trace\":null,\"x\":["),
+        ("\"trace\":[", "\"trace\":[[],"),
+        ("\"result\":\"pass\"", "\"result\":\"passed\""),
+        ("\"result\":\"pass\"", "\"result\":1"),
+    ] {
+        assert!(plain.contains(from), "{from}: {plain}");
+        check(traced, plain.replacen(from, to, 1));
+    }
     check(3, "[1]".to_owned());
     check(3, "{}".to_owned());
     check(3, "[".repeat(100_000));

@@ -111,6 +111,14 @@ pub enum Body {
 }
 
 impl Body {
+    /// The decision, where this is one.
+    pub fn decided(&self) -> Option<&Decided> {
+        match self {
+            Self::Decision(decided) | Self::ExecIntent(decided) => Some(decided),
+            _ => None,
+        }
+    }
+
     /// The word for this kind (AADP §14.2).
     pub fn kind(&self) -> &'static str {
         match self {

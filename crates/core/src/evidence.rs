@@ -23,6 +23,14 @@ pub fn decode(bytes: &[u8]) -> Result<Entry, EvidenceError> {
     serde_json::from_slice(bytes).map_err(|source| EvidenceError::Undecodable { source })
 }
 
+/// Whether `bytes`, which `entry` was read from, are its one spelling. `spelt` is overwritten: whoever asks often keeps it.
+pub fn is_canonical(entry: &Entry, bytes: &[u8], spelt: &mut Vec<u8>) -> bool {
+    spelt.clear();
+    entry.body.decided().is_none_or(|decided| decided.trace.is_canonical())
+        && serde_json::to_writer(&mut *spelt, entry).is_ok()
+        && spelt == bytes
+}
+
 /// The hash of an entry from its canonical bytes.
 pub fn hash(bytes: &[u8]) -> Hash {
     let mut hasher = blake3::Hasher::new();

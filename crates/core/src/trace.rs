@@ -42,6 +42,11 @@ impl Trace {
         Self(serde_json::value::to_raw_value(checks).unwrap_or_else(|_| RawValue::NULL.to_owned()))
     }
 
+    /// Whether its text is the one that these steps have: what was read keeps other spellings, and members of others.
+    pub fn is_canonical(&self) -> bool {
+        self.checks().is_ok_and(|checks| Self::of(&checks) == *self)
+    }
+
     /// The steps. An error: the text is JSON and not a trace; what re-derives the entry finds it.
     pub fn checks(&self) -> Result<Vec<Check>, serde_json::Error> {
         serde_json::from_str(self.0.get())
@@ -80,6 +85,7 @@ mod tests {
             let read: Trace = serde_json::from_str(&text).unwrap();
             assert_eq!(read, trace);
             assert_eq!(read.checks().unwrap(), [check(value), check("8")]);
+            assert!(read.is_canonical());
         }
         assert_eq!(Trace::of(&[]).checks().unwrap(), []);
     }
@@ -89,7 +95,24 @@ mod tests {
     fn other_text_is_no_trace() {
         for text in ["null", "{}", "[1]", r#"[{"check":"x"}]"#] {
             let read: Trace = serde_json::from_str(text).unwrap();
-            assert!(read.checks().is_err(), "{text}");
+            assert!(read.checks().is_err() && !read.is_canonical(), "{text}");
+        }
+    }
+
+    /// Goal: text that says the same in another way, or says more, is not the one spelling.
+    #[test]
+    fn another_spelling_is_told() {
+        let text = serde_json::to_string(&Trace::of(&[check("7")])).unwrap();
+        for (from, to) in [
+            ("[{", "[ {"),
+            ("\"7\"", "\"\\u0037\""),
+            ("\"7\"}", "\"7\",\"z\":1}"),
+            ("{\"check\"", "{\"a\":1,\"check\""),
+        ] {
+            assert!(text.contains(from), "{from}: {text}");
+            let read: Trace = serde_json::from_str(&text.replacen(from, to, 1)).unwrap();
+            assert_eq!(read.checks().unwrap(), [check("7")]);
+            assert!(!read.is_canonical(), "{to}");
         }
     }
 }

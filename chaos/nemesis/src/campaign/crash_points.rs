@@ -96,18 +96,24 @@ pub async fn strike(run: &mut Run, each: u64) -> anyhow::Result<()> {
         for (point, way, passes) in POINTS {
             let mut tried = 0;
             while let Err(error) = once(run, point, way, passes).await {
+                let passed_by = error.downcast_ref::<Missed>().map(|missed| missed.node);
+                // Nobody but the armed node has a reason to end, and that one only here.
+                if let Some(node) = passed_by {
+                    run.cluster.kill(node)?;
+                }
+                run.restart_ended(passed_by.is_none())?;
                 // Whoever is still armed must not die later, in the middle of something else.
                 run.cluster.founders().into_iter().try_for_each(|id| run.cluster.kill(id))?;
                 tried += 1;
-                missed += 1;
-                if tried == TRIES {
+                missed += u64::from(passed_by.is_some());
+                if passed_by.is_none() || tried == TRIES {
                     run.failures.push(format!("{point}: {error:#}"));
                     break;
                 }
                 run.restart_ended(true)?;
                 run.leader().await.context("after a crash that did not come about")?;
             }
-            run.restart_ended(true)?;
+            run.restart_ended(false)?;
             if way == Way::Changes {
                 // Only a cluster whose change of members is complete hands the leadership over.
                 let founders = run.cluster.founders();
@@ -124,7 +130,22 @@ pub async fn strike(run: &mut Run, each: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One death at a point. The load may pass by it, or an election; then it is an error, and may be tried again.
+/// The load passed by the point, or an election: nothing went wrong, and it may be tried again.
+#[derive(Debug)]
+struct Missed {
+    node: u64,
+    why: String,
+}
+
+impl std::fmt::Display for Missed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "node {} {}", self.node, self.why)
+    }
+}
+
+impl std::error::Error for Missed {}
+
+/// One death at a point, or [`Missed`]; any other error is a finding.
 async fn once(run: &mut Run, point: &str, way: Way, passes: u64) -> anyhow::Result<()> {
     let count = 1 + run.dice.below(passes);
     let bar = run.timeline.begin(&format!("missed {point}"), 0);
@@ -181,7 +202,9 @@ async fn death(run: &mut Run, point: &str, way: Way, count: u64, bar: usize) -> 
         Some(dead) => Some(dead),
         None => run.cluster.end_of(node, REACHED_WITHIN).await?,
     };
-    let status = dead.with_context(|| format!("node {node} did not pass it {count} times"))?;
+    let Some(status) = dead else {
+        return Err(Missed { node, why: format!("did not pass it {count} times") }.into());
+    };
     anyhow::ensure!(
         status.signal() == Some(ABORTED),
         "node {node} ended otherwise, {status}: {}",
@@ -208,7 +231,7 @@ async fn lead(run: &mut Run, node: u64) -> anyhow::Result<Dead> {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    anyhow::bail!("node {node} could not be made the leader")
+    Err(Missed { node, why: "could not be made the leader".to_owned() }.into())
 }
 
 /// Makes a node the leader until it dies of it: another may win an election meanwhile.

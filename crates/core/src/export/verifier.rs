@@ -170,8 +170,7 @@ impl Verifier {
                 return self.fail(Kind::Unreadable, here, format!("{error}{}", source.unwrap_or_default()));
             }
         };
-        self.spelt.clear();
-        if serde_json::to_writer(&mut self.spelt, &entry).is_err() || self.spelt != bytes {
+        if !evidence::is_canonical(&entry, bytes, &mut self.spelt) {
             return self.fail(Kind::Unreadable, here, "the entry is not in its canonical spelling");
         }
         if entry.v != ENTRY_VERSION {

@@ -51,10 +51,10 @@ pub(crate) struct PeerChannels {
 }
 
 impl PeerChannels {
-    /// Says once that a peer cannot be reached: whoever tries does so several times a second.
-    fn note_unreached(&self, target: u64, status: &Status) {
+    /// Says once that a peer takes no appends: whoever tries does so several times a second.
+    fn note_unreached(&self, target: u64, why: &dyn std::fmt::Display) {
         if !self.unreached.swap(true, Ordering::AcqRel) {
-            tracing::warn!(target, %status, "a member cannot be reached");
+            tracing::warn!(target, %why, "a member cannot be reached");
         }
     }
 
@@ -262,7 +262,10 @@ impl PeerNetwork {
                 channels.note_unreached(self.target, &status);
                 return Err(rpc_error(&status));
             }
-            Err(_) => return Err(self.timeout(RPCTypes::AppendEntries, limit)),
+            Err(_) => {
+                channels.note_unreached(self.target, &"no answer in time");
+                return Err(self.timeout(RPCTypes::AppendEntries, limit));
+            }
         };
         let this: &'s Self = self;
         let answers = futures::stream::unfold((Some(inbound), 0u64), move |(inbound, received)| {
@@ -281,8 +284,14 @@ impl PeerNetwork {
                             Some((Err(no_longer_held()), (None, received)))
                         }
                         Ok(Ok(None)) => None,
-                        Ok(Err(status)) => Some((Err(rpc_error(&status)), (None, received))),
-                        Err(_) if owed => Some((Err(this.timeout(RPCTypes::AppendEntries, limit)), (None, received))),
+                        Ok(Err(status)) => {
+                            channels.note_unreached(this.target, &status);
+                            Some((Err(rpc_error(&status)), (None, received)))
+                        }
+                        Err(_) if owed => {
+                            channels.note_unreached(this.target, &"no answer in time");
+                            Some((Err(this.timeout(RPCTypes::AppendEntries, limit)), (None, received)))
+                        }
                         // Nothing was asked, so silence is right.
                         Err(_) => continue,
                     };

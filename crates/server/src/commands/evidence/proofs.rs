@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use placet_core::event::Entry;
 use placet_core::evidence;
 use placet_core::export::{Failure, Kind, Verifier};
 use placet_core::head::SignedHead;
@@ -33,7 +34,8 @@ pub(super) async fn inclusion(target: &Target, client: &Client, id: &str, trust:
     let bytes = shown.get("entry").map(Value::to_string).unwrap_or_default().into_bytes();
     let fail =
         |kind, detail: &str| Err(failed(&Failure { kind, entry: Some(index), line: 0, detail: detail.to_owned() }));
-    if !evidence::decode(&bytes).is_ok_and(|entry| entry.index == index && evidence::encode(&entry) == bytes) {
+    let it_is = |entry: Entry| entry.index == index && evidence::is_canonical(&entry, &bytes, &mut Vec::new());
+    if !evidence::decode(&bytes).is_ok_and(it_is) {
         return fail(Kind::Unreadable, "the node's answer is not this entry");
     }
     let path = format!("/v1/evidence/{}/proof?size={}", segment(id), head.size);
