@@ -29,8 +29,8 @@ struct Command {
     placet: PathBuf,
     #[arg(long, default_value = "benches/policy.yaml")]
     policy: PathBuf,
-    /// Data of all servers, on the disk that is to be measured.
-    #[arg(long, default_value = "target/bench/data")]
+    /// Where a folder for the data of all servers is made, and removed again: on the disk that is to be measured.
+    #[arg(long, default_value = "target/bench")]
     work: PathBuf,
     #[arg(long, default_value = "target/bench/results")]
     results: PathBuf,
@@ -59,7 +59,8 @@ fn main() -> anyhow::Result<()> {
     let place = Place {
         binary: absolute(&command.placet)?,
         policy: absolute(&command.policy)?,
-        work: absolute(&command.work)?,
+        // Emptied before and after; what else is in the folder that was named is somebody's.
+        work: absolute(&command.work)?.join("placet-bench-data"),
         results: absolute(&command.results)?,
         python: command.python.as_ref().map(absolute).transpose()?,
         runs: command.runs,

@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 /// How long a server may take to end after SIGTERM.
 const ENDS_WITHIN: Duration = Duration::from_secs(30);
 
-/// A server that ends when it is dropped.
+/// A server that listens, and ends when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
@@ -79,6 +79,25 @@ pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
     Ok(text)
 }
 
+/// Refuses ports that somebody has already: their answers would be measured for those of whom is started.
+pub(crate) fn all_free(ports: impl IntoIterator<Item = u16>) -> anyhow::Result<()> {
+    for port in ports {
+        anyhow::ensure!(!listens(port), "something listens at port {port} already; end it first");
+    }
+    Ok(())
+}
+
+/// Waits until a server listens; an error when it has ended.
+pub(crate) fn wait_for_port(what: &str, server: &mut Server, port: u16, within: Duration) -> anyhow::Result<()> {
+    let mut gone = false;
+    wait(what, within, || {
+        gone = !server.runs();
+        gone || listens(port)
+    })?;
+    anyhow::ensure!(!gone, "{what} has ended; its log says why");
+    Ok(())
+}
+
 /// Waits until `ready` says so.
 pub(crate) fn wait(what: &str, within: Duration, mut ready: impl FnMut() -> bool) -> anyhow::Result<Duration> {
     let begun = Instant::now();
@@ -90,6 +109,6 @@ pub(crate) fn wait(what: &str, within: Duration, mut ready: impl FnMut() -> bool
 }
 
 /// Whether something listens at a port of this machine.
-pub(crate) fn listens(port: u16) -> bool {
+fn listens(port: u16) -> bool {
     std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
 }

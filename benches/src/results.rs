@@ -67,11 +67,14 @@ impl Row {
         median(&ratios)
     }
 
+    /// A ratio that is no number, or no finite one, reaches nothing.
     pub(crate) fn reached(&self) -> bool {
-        match self.must {
-            Bound::AtLeast(bound) => self.ratio() >= bound,
-            Bound::AtMost(bound) => self.ratio() <= bound,
-        }
+        let ratio = self.ratio();
+        ratio.is_finite()
+            && match self.must {
+                Bound::AtLeast(bound) => ratio >= bound,
+                Bound::AtMost(bound) => ratio <= bound,
+            }
     }
 }
 
@@ -122,6 +125,7 @@ mod tests {
         };
         assert!((row.ratio() - 2.0).abs() < 1e-9 && row.reached());
         assert!(!Row { must: Bound::AtMost(1.9), ..row.clone() }.reached());
-        assert!(!Row { ours: Vec::new(), ..row }.reached(), "no figure reaches nothing");
+        assert!(!Row { ours: Vec::new(), ..row.clone() }.reached(), "no figure reaches nothing");
+        assert!(!Row { others: vec![0.0; 3], ..row }.reached(), "a peer that does nothing is none");
     }
 }

@@ -30,9 +30,11 @@ bench_peers() {
   command -v redis-benchmark >/dev/null || missing+=(redis-tools)
   [ ${#missing[@]} -eq 0 ] && return
   command -v apt-get >/dev/null || die "please install: ${missing[*]}"
+  local sudo=()
+  [ "$(id -u)" -eq 0 ] || sudo=(sudo)
   say "installing ${missing[*]}"
-  apt-get update -qq
-  env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${missing[@]}" >/dev/null
+  "${sudo[@]}" apt-get update -qq
+  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${missing[@]}" >/dev/null
 }
 
 # onedoor needs Python 3.12; without one its rows are left out, and the report says so.

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use http::uri::PathAndQuery;
 use tonic::client::Grpc;
 use tonic::transport::{Channel, Endpoint};
 use tonic_prost::ProstCodec;
 
-use crate::process::{Server, listens, wait};
+use crate::process::{Server, all_free, output, wait_for_port};
 
 /// Clients at 23790, 23791, 23792; peers ten above.
 const PORT: u16 = 23790;
@@ -65,6 +66,7 @@ impl Etcd {
         std::fs::create_dir_all(folder)?;
         let peer = |n: u16| format!("http://127.0.0.1:{}", PORT + 10 + n);
         let all: Vec<String> = (0..3).map(|n| format!("n{n}={}", peer(n))).collect();
+        all_free((0..3).flat_map(|n| [PORT + n, PORT + 10 + n]))?;
         let mut nodes = Vec::new();
         for n in 0..3 {
             let client = format!("http://127.0.0.1:{}", PORT + n);
@@ -77,10 +79,17 @@ impl Etcd {
                 .arg(folder.join(format!("n{n}")));
             nodes.push(Server::start(&mut command, &folder.join(format!("n{n}.log")))?);
         }
-        for n in 0..3 {
-            wait("etcd", READY_WITHIN, || listens(PORT + n))?;
+        for (n, node) in (0..).zip(&mut nodes) {
+            wait_for_port("etcd", node, PORT + n, READY_WITHIN)?;
         }
         Ok(Self { _nodes: nodes })
+    }
+
+    /// What the program says of its version.
+    pub(crate) fn version() -> anyhow::Result<String> {
+        let said = output(Command::new("etcd").arg("--version"))?;
+        let line = said.lines().find_map(|line| line.strip_prefix("etcd Version:"));
+        Ok(line.context("etcd does not tell its version")?.trim().to_owned())
     }
 
     /// Puts per second of `clients` that each wait for their answer, at the node that leads.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use serde_json::{Value, json};
 
-use crate::process::{Server, listens, wait};
+use crate::process::{Server, all_free, wait_for_port};
 
 const PORT: u16 = 28470;
 
@@ -65,8 +65,9 @@ impl Onedoor {
             .env("ONEDOOR_POLICIES", &policies)
             .env("ONEDOOR_DECIDE_KEYS", "dev")
             .env("ONEDOOR_ADMIN_KEYS", "root");
-        let service = Server::start(&mut command, &folder.join("service.log"))?;
-        wait("onedoor", READY_WITHIN, || listens(PORT))?;
+        all_free([PORT])?;
+        let mut service = Server::start(&mut command, &folder.join("service.log"))?;
+        wait_for_port("onedoor", &mut service, PORT, READY_WITHIN)?;
         Ok(Self { _service: service })
     }
 

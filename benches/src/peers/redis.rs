@@ -7,11 +7,16 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use crate::process::{Server, listens, output, wait};
+use crate::process::{Server, all_free, output, wait_for_port};
 
-const PORT: u16 = 26379;
+/// Neither Redis' own nor its sentinel's.
+const PORT: u16 = 26479;
 
 const READY_WITHIN: Duration = Duration::from_secs(30);
+
+/// What is spent, and by how much each reservation moves it.
+const COUNTER: &str = "budget";
+const AMOUNT: u64 = 100;
 
 /// KEYS: the counter, the request. Refuses beyond the limit.
 const SCRIPT: &str = "local spent = redis.call('INCRBY', KEYS[1], 100) \
@@ -36,22 +41,47 @@ impl Redis {
             .args(["--port", &PORT.to_string(), "--bind", "127.0.0.1", "--save", ""])
             .args(["--appendonly", "yes", "--appendfsync", "always", "--dir"])
             .arg(folder);
-        let node = Server::start(&mut command, &folder.join("redis.log"))?;
-        wait("redis", READY_WITHIN, || listens(PORT))?;
-        let loaded = output(Command::new("redis-cli").args(["-p", &PORT.to_string(), "SCRIPT", "LOAD", SCRIPT]))?;
-        Ok(Self { _node: node, script: loaded.trim().to_owned() })
+        all_free([PORT])?;
+        let mut node = Server::start(&mut command, &folder.join("redis.log"))?;
+        wait_for_port("redis", &mut node, PORT, READY_WITHIN)?;
+        let script = cli(&["SCRIPT", "LOAD", SCRIPT])?;
+        let is_digest = script.len() == 40 && script.bytes().all(|byte| byte.is_ascii_hexdigit());
+        anyhow::ensure!(is_digest, "Redis does not take the script: {script}");
+        Ok(Self { _node: node, script })
+    }
+
+    /// What it says of its version.
+    pub(crate) fn version(&self) -> anyhow::Result<String> {
+        let info = cli(&["INFO", "server"])?;
+        let line = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
+        Ok(line.context("Redis does not tell its version")?.trim().to_owned())
     }
 
     /// Reservations per second over `connections`.
     pub(crate) fn reservations_per_second(&self, connections: u64, calls: u64) -> anyhow::Result<f64> {
+        let before = spent()?;
         let said = output(
             Command::new("redis-benchmark")
                 .args(["-p", &PORT.to_string(), "-c", &connections.to_string(), "-n", &calls.to_string()])
-                .args(["-r", "1000000000", "--csv", "EVALSHA", &self.script, "2", "budget", "request:__rand_int__"]),
+                .args(["-r", "1000000000", "--csv", "EVALSHA", &self.script, "2", COUNTER, "request:__rand_int__"]),
         )?;
         // "test","rps","avg_latency_ms",… and one line of values.
         let line = said.lines().last().context("redis-benchmark says nothing")?;
         let rate = line.split("\",\"").nth(1).with_context(|| format!("no rate in `{line}`"))?;
+        // redis-benchmark takes an error for an answer.
+        let done = (spent()? - before) / AMOUNT;
+        anyhow::ensure!(done >= calls, "Redis made {done} of {calls} reservations");
         Ok(rate.trim_matches('"').parse()?)
     }
+}
+
+/// What the counter says.
+fn spent() -> anyhow::Result<u64> {
+    let said = cli(&["GET", COUNTER])?;
+    if said.is_empty() { Ok(0) } else { said.parse().with_context(|| format!("the counter is `{said}`")) }
+}
+
+fn cli(arguments: &[&str]) -> anyhow::Result<String> {
+    let port = PORT.to_string();
+    Ok(output(Command::new("redis-cli").args(["-p", &port]).args(arguments))?.trim().to_owned())
 }

@@ -89,7 +89,8 @@ fn section(summaries: &[Summary], kept: &[&str]) -> Result<String, std::fmt::Err
             writeln!(out, "- {} left out {skipped}.", one.campaign)?;
         }
         for failure in &one.failures {
-            writeln!(out, "- {} failed: {failure}", one.campaign)?;
+            // One line each: what is kept of a report is kept by lines.
+            writeln!(out, "- {} failed: {}", one.campaign, failure.replace('\n', " / "))?;
         }
     }
     for line in kept.iter().filter(|line| line.starts_with('-')) {

@@ -71,13 +71,18 @@ const EACH_IN_ONE: u64 = 4;
 
 /// Dies `each` times at every point, in one cluster after the other; a summary for each of them.
 pub async fn run(place: &Place, each: u64) -> anyhow::Result<Vec<Summary>> {
+    let folder = |number: usize| place.out.join(format!("crash-points-{number}"));
+    // A longer campaign before this one left more of them.
+    for number in (1..).take_while(|number| folder(*number).exists()) {
+        std::fs::remove_dir_all(folder(number))?;
+    }
     let mut summaries = Vec::new();
     let mut left = each;
     while left > 0 {
         let now = left.min(EACH_IN_ONE);
         left -= now;
         let mut plan = place.plan("crash-points");
-        plan.out = place.out.join(format!("crash-points-{}", summaries.len() + 1));
+        plan.out = folder(summaries.len() + 1);
         plan.seed = plan.seed.wrapping_add(summaries.len() as u64);
         plan.shape.binary = place.crashing.clone();
         plan.shape.snapshots = Some(SNAPSHOTS);
