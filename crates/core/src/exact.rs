@@ -7,6 +7,8 @@ use std::fmt;
 use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
 
+use crate::ids::Parsed;
+
 /// A decimal of any length: sign, significant digits and power of ten, normalised so that equality is identity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Exact {
@@ -130,8 +132,7 @@ impl Serialize for Exact {
 
 impl<'de> Deserialize<'de> for Exact {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        Self::parse_decimal(&text).ok_or_else(|| serde::de::Error::custom("not a decimal string"))
+        deserializer.deserialize_str(Parsed(Self::parse_decimal, "a decimal string"))
     }
 }
 
@@ -202,8 +203,7 @@ impl Serialize for Amount {
 
 impl<'de> Deserialize<'de> for Amount {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        Self::parse(&text).ok_or_else(|| serde::de::Error::custom("not an exact decimal string"))
+        deserializer.deserialize_str(Parsed(Self::parse, "an exact decimal string"))
     }
 }
 

@@ -315,7 +315,7 @@ fn reserve<R: Read>(state: &mut Overlay<R>, draw: &Draw) -> Result<(), ReadError
 
 /// Drops the buckets that a rolling window can no longer see, so that a counter stays small.
 fn forget_old_buckets(counter: &mut Counter, draw: &Draw) {
-    if let Ok(Window::Rolling(length_ms)) = Window::try_from(draw.window.clone()) {
+    if let Some(Window::Rolling(length_ms)) = Window::parse(&draw.window) {
         let first = draw.bucket.saturating_sub(length_ms).saturating_sub(Window::bucket_ms(length_ms));
         counter.buckets = counter.buckets.split_off(&first);
     }
@@ -342,8 +342,8 @@ fn change<R: Read>(state: &mut Overlay<R>, draw: &Draw, with: impl Fn(&mut Spent
 /// per calendar window, once per length of a rolling one. So the count starts again and old scopes do not fill it.
 pub(crate) fn scopes_key(draw: &Draw) -> (CounterKey, i64) {
     let key = CounterKey { scope: None, ..counter_key(draw) };
-    match Window::try_from(draw.window.clone()) {
-        Ok(Window::Rolling(length_ms)) => {
+    match Window::parse(&draw.window) {
+        Some(Window::Rolling(length_ms)) => {
             let turn = draw.bucket.div_euclid(length_ms.max(1));
             (CounterKey { window: format!("{}@{turn}", draw.window), ..key }, turn.saturating_mul(length_ms))
         }

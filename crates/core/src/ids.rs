@@ -1,26 +1,34 @@
-//! Newtypes for every identifier, so that none can stand in for another.
+//! Newtypes for every identifier, so that none can stand in for another. Text is shared: a decision copies its
+//! identifiers into its entry, its records and its answer.
 //! Absent on purpose: a source of randomness; capability identifiers are built from bytes that the caller brings.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 macro_rules! text_id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
         #[serde(transparent)]
-        pub struct $name(String);
+        pub struct $name(Arc<str>);
 
         impl $name {
             /// Wraps text that is already known to be such an identifier.
             pub fn new(text: impl Into<String>) -> Self {
-                Self(text.into())
+                Self(Arc::from(text.into()))
             }
 
             /// The text as it travels.
             pub fn as_str(&self) -> &str {
                 &self.0
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                deserializer.deserialize_str(Parsed(|text| Some(Self(Arc::from(text))), "a string"))
             }
         }
 
@@ -73,7 +81,7 @@ impl RequestId {
                 8 | 13 | 18 | 23 => *byte == b'-',
                 _ => byte.is_ascii_hexdigit(),
             });
-        shaped.then(|| Self(text.to_ascii_lowercase()))
+        shaped.then(|| Self::new(text.to_ascii_lowercase()))
     }
 }
 
@@ -85,14 +93,14 @@ impl RequestId {
         *eight = (*eight & 0x3f) | 0x80;
         let digits = hex(&bits);
         let part = |from: usize, to: usize| digits.get(from..to).unwrap_or_default();
-        Self(format!("{}-{}-{}-{}-{}", part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32)))
+        Self::new(format!("{}-{}-{}-{}-{}", part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32)))
     }
 }
 
 impl PermitId {
     /// A new identifier from 128 random bits.
     pub fn from_random(bits: [u8; 16]) -> Self {
-        Self(format!("pmt-{}", hex(&bits)))
+        Self::new(format!("pmt-{}", hex(&bits)))
     }
 
     /// What evidence shows instead of the capability.
@@ -104,7 +112,7 @@ impl PermitId {
 impl ApprovalId {
     /// A new identifier from 128 random bits.
     pub fn from_random(bits: [u8; 16]) -> Self {
-        Self(format!("apr-{}", hex(&bits)))
+        Self::new(format!("apr-{}", hex(&bits)))
     }
 }
 
@@ -159,14 +167,29 @@ impl Hash {
 
     /// Reads 64 lowercase hex digits.
     pub fn parse(text: &str) -> Option<Self> {
+        let digit = |byte: u8| match byte {
+            b'0'..=b'9' => Some(byte - b'0'),
+            b'a'..=b'f' => Some(byte - b'a' + 10),
+            _ => None,
+        };
+        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
         let mut out = [0u8; 32];
-        if text.len() != 64 || !text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
+        if pairs.len() != out.len() || !rest.is_empty() {
             return None;
         }
-        for (at, byte) in out.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(text.get(at * 2..at * 2 + 2)?, 16).ok()?;
+        for (byte, [high, low]) in out.iter_mut().zip(pairs) {
+            *byte = digit(*high)? << 4 | digit(*low)?;
         }
         Some(Self(out))
+    }
+
+    /// Shows its digits without a string of its own: every entry has some.
+    fn digits<T>(&self, show: impl FnOnce(&str) -> T) -> T {
+        let mut digits = [0u8; 64];
+        for ([high, low], byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(self.0) {
+            (*high, *low) = (hex_digit(byte >> 4), hex_digit(byte & 15));
+        }
+        show(str::from_utf8(&digits).unwrap_or_default())
     }
 }
 
@@ -178,7 +201,7 @@ impl Default for Hash {
 
 impl fmt::Display for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex(&self.0))
+        self.digits(|digits| f.write_str(digits))
     }
 }
 
@@ -190,20 +213,41 @@ impl fmt::Debug for Hash {
 
 impl Serialize for Hash {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&hex(&self.0))
+        self.digits(|digits| serializer.serialize_str(digits))
     }
 }
 
 impl<'de> Deserialize<'de> for Hash {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        Self::parse(&text).ok_or_else(|| serde::de::Error::custom("a hash is 64 lowercase hex digits"))
+        deserializer.deserialize_str(Parsed(Self::parse, "64 lowercase hex digits"))
+    }
+}
+
+/// Reads a value from a string where it stands: a string of its own for each would be most of the work.
+pub(crate) struct Parsed<T>(pub(crate) fn(&str) -> Option<T>, pub(crate) &'static str);
+
+impl<T> serde::de::Visitor<'_> for Parsed<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.1)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
+        (self.0)(text).ok_or_else(|| E::custom(self.1))
     }
 }
 
 /// Lowercase hex.
 pub fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |nibble: u8| char::from(DIGITS.get(usize::from(nibble)).copied().unwrap_or(b'0'));
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+    let mut digits = String::with_capacity(bytes.len().saturating_mul(2));
+    for byte in bytes {
+        digits.push(char::from(hex_digit(byte >> 4)));
+        digits.push(char::from(hex_digit(byte & 15)));
+    }
+    digits
+}
+
+fn hex_digit(nibble: u8) -> u8 {
+    if nibble < 10 { b'0' + nibble } else { b'a' - 10 + nibble }
 }

@@ -236,13 +236,17 @@ impl TryFrom<String> for Window {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        match text.as_str() {
-            "day" => Ok(Self::Day),
-            "month" => Ok(Self::Month),
-            other => parse_duration_ms(other)
-                .filter(|ms| *ms >= 1000)
-                .map(Self::Rolling)
-                .ok_or_else(|| format!("`{other}` is neither day, month nor a duration such as PT5H")),
+        Self::parse(&text).ok_or_else(|| format!("`{text}` is neither day, month nor a duration such as PT5H"))
+    }
+}
+
+impl Window {
+    /// Reads `day`, `month` or a duration of a second or more.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "day" => Some(Self::Day),
+            "month" => Some(Self::Month),
+            other => parse_duration_ms(other).filter(|ms| *ms >= 1000).map(Self::Rolling),
         }
     }
 }

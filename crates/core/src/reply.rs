@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::exact::Amount;
-use crate::ids::{ApprovalId, EvidenceIndex, PermitId, RequestId};
+use crate::ids::{ApprovalId, EvidenceIndex, Parsed, PermitId, RequestId};
 use crate::stamp::Stamp;
 
 /// The protocol version whose vocabulary a message uses (AADP §17): the minor of `aadp/0.x`.
@@ -56,8 +56,7 @@ impl Serialize for Protocol {
 
 impl<'de> Deserialize<'de> for Protocol {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        Self::negotiate(&text).ok_or_else(|| serde::de::Error::custom("not a protocol of major 0"))
+        deserializer.deserialize_str(Parsed(Self::negotiate, "a protocol of major 0"))
     }
 }
 
@@ -309,16 +308,15 @@ pub(crate) mod evidence_id_or_none {
 
 /// `aud-<ordinal>` on the wire.
 pub(crate) mod evidence_id {
-    use serde::{Deserialize, Deserializer, Serializer};
+    use serde::{Deserializer, Serializer};
 
-    use crate::ids::EvidenceIndex;
+    use crate::ids::{EvidenceIndex, Parsed};
 
     pub(crate) fn serialize<S: Serializer>(index: &EvidenceIndex, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(index)
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<EvidenceIndex, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        EvidenceIndex::parse(&text).ok_or_else(|| serde::de::Error::custom("an evidence id is `aud-<ordinal>`"))
+        deserializer.deserialize_str(Parsed(EvidenceIndex::parse, "an evidence id is `aud-<ordinal>`"))
     }
 }

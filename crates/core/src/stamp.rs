@@ -6,6 +6,8 @@ use std::fmt;
 use jiff::{Timestamp, ZonedDateTime, civil, tz::TimeZone};
 use serde::{Deserialize, Serialize};
 
+use crate::ids::Parsed;
+
 /// A moment: milliseconds since the Unix epoch. Written as RFC 3339 UTC in its shortest exact form (AADP §14.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Stamp(pub i64);
@@ -49,8 +51,7 @@ impl Serialize for Stamp {
 
 impl<'de> Deserialize<'de> for Stamp {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        Self::parse(&text).ok_or_else(|| serde::de::Error::custom("an instant is RFC 3339 in UTC"))
+        deserializer.deserialize_str(Parsed(Self::parse, "an instant is RFC 3339 in UTC"))
     }
 }
 
@@ -66,17 +67,27 @@ impl Calendar {
         TimeZone::get(zone).ok().map(|zone| Self { zone })
     }
 
-    /// The local date, `YYYY-MM-DD`, and the moment at which it ends.
-    pub fn day(&self, at: Stamp) -> (String, Stamp) {
-        let date = at.zoned(&self.zone).date();
-        (date.to_string(), self.start_of(date.tomorrow().unwrap_or(date)))
+    /// The local date, `YYYY-MM-DD`.
+    pub fn day(&self, at: Stamp) -> String {
+        at.zoned(&self.zone).date().to_string()
     }
 
-    /// The local month, `YYYY-MM`, and the moment at which it ends.
-    pub fn month(&self, at: Stamp) -> (String, Stamp) {
+    /// When the local date ends.
+    pub fn day_ends(&self, at: Stamp) -> Stamp {
         let date = at.zoned(&self.zone).date();
-        let next = date.last_of_month().tomorrow().unwrap_or(date);
-        (format!("{:04}-{:02}", date.year(), date.month()), self.start_of(next))
+        self.start_of(date.tomorrow().unwrap_or(date))
+    }
+
+    /// The local month, `YYYY-MM`.
+    pub fn month(&self, at: Stamp) -> String {
+        let date = at.zoned(&self.zone).date();
+        format!("{:04}-{:02}", date.year(), date.month())
+    }
+
+    /// When the local month ends.
+    pub fn month_ends(&self, at: Stamp) -> Stamp {
+        let date = at.zoned(&self.zone).date();
+        self.start_of(date.last_of_month().tomorrow().unwrap_or(date))
     }
 
     fn start_of(&self, date: civil::Date) -> Stamp {

@@ -46,9 +46,13 @@ pub(crate) fn span(door: &'static str, route: &'static str, headers: &HeaderMap)
     span
 }
 
+/// The target of the spans of calls on streams: one for each call, which costs more than its place in a log is worth.
+/// Whoever exports traces lets them through.
+pub const STREAM_CALLS: &str = "placet::stream_calls";
+
 /// A span for one call on a stream, inside the span of the stream.
 pub(crate) fn call_span(stream: &Span, route: &'static str) -> Span {
-    tracing::info_span!(parent: stream, "call", otel.name = route, door = "grpc", route, verdict = Empty, reason = Empty)
+    tracing::info_span!(target: STREAM_CALLS, parent: stream, "call", otel.name = route, door = "grpc", route, verdict = Empty, reason = Empty)
 }
 
 /// A decision is about to leave.

@@ -29,7 +29,9 @@ const LOGGED: &str = "info,openraft=warn,openraft::replication=error,\
 
 /// Installs all three. Logs go to standard error; `RUST_LOG` chooses them.
 pub fn install(node_id: u64, otlp_endpoint: Option<&str>) -> anyhow::Result<Telemetry> {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(LOGGED));
+    let calls = if otlp_endpoint.is_some() { "info" } else { "off" };
+    let usual = || EnvFilter::new(format!("{LOGGED},{}={calls}", placet_edge::telemetry::STREAM_CALLS));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| usual());
     let logs = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(true);
     let traces = match otlp_endpoint {
         None => None,

@@ -40,8 +40,6 @@ struct CurrentWindow {
     bucket: i64,
     /// The first bucket that still counts.
     counts_from: i64,
-    /// When a calendar window ends.
-    ends: Option<Stamp>,
 }
 
 /// Checks every budget that the action and its effects draw on, in order, and returns the draws on all of them.
@@ -76,14 +74,15 @@ pub(super) fn draw(
             bucket: window.bucket,
             budget: name.to_owned(),
             kind: budget.kind,
-            scope: scope.clone(),
+            scope,
             window: window.key.clone(),
         };
-        let (scopes, since) = scopes_key(&draw);
-        let counted = |counter: &Counter| counter.buckets.range(since..).next().is_some();
-        let full_of_scopes = scope.is_some()
-            && !counter.as_ref().is_some_and(counted)
-            && state.counter(&scopes)?.is_some_and(|counter| counter.scopes >= SCOPED_COUNTERS_MAX);
+        let full_of_scopes = draw.scope.is_some() && {
+            let (scopes, since) = scopes_key(&draw);
+            let counted = |counter: &Counter| counter.buckets.range(since..).next().is_some();
+            !counter.as_ref().is_some_and(counted)
+                && state.counter(&scopes)?.is_some_and(|counter| counter.scopes >= SCOPED_COUNTERS_MAX)
+        };
         let counter = counter.unwrap_or_default();
         // A sum that cannot be held exactly is above any limit that could have been written.
         let consumed = counter.consumed(window.counts_from);
@@ -91,7 +90,7 @@ pub(super) fn draw(
         // INVARIANT (conservation) needs sums that are exact however reserved and settled parts are split.
         let too_fine = !amount.adds_up_to(budget.limit);
         if full_of_scopes || !fits || too_fine {
-            let object = object(name, budget, &window, &counter);
+            let object = object(policy, name, budget, at, &counter);
             let detail = if full_of_scopes {
                 Some(format!("budget `{name}` already has {SCOPED_COUNTERS_MAX} counters in this window"))
             } else {
@@ -126,7 +125,7 @@ pub(crate) fn preview(
             scope: scope(budget, request, principal),
         };
         let counter = state.counter(&key)?.unwrap_or_default();
-        left.push(object(name, budget, &window, &counter));
+        left.push(object(policy, name, budget, at, &counter));
     }
     Ok((cost(action, &request.params, request.cost_eur), left))
 }
@@ -138,7 +137,8 @@ fn scope(budget: &Budget, request: &DecideRequest, principal: &str) -> Option<St
     })
 }
 
-fn object(name: &str, budget: &Budget, window: &CurrentWindow, counter: &Counter) -> BudgetObject {
+fn object(policy: &PolicySet, name: &str, budget: &Budget, at: Stamp, counter: &Counter) -> BudgetObject {
+    let window = current_window(policy, budget.window, at);
     // A sum that cannot be held exactly is above any limit that could have been written.
     let consumed = counter.consumed(window.counts_from).unwrap_or(budget.limit);
     let oldest = counter.buckets.range(window.counts_from..).map(|(start, _)| *start).next();
@@ -149,7 +149,14 @@ fn object(name: &str, budget: &Budget, window: &CurrentWindow, counter: &Counter
         name: name.to_owned(),
         remaining: budget.limit.minus_clamped(consumed),
         window: budget.window.into(),
-        window_resets_at: window.resets_at(budget.window, oldest),
+        window_resets_at: match budget.window {
+            Window::Day => policy.calendar().day_ends(at),
+            Window::Month => policy.calendar().month_ends(at),
+            Window::Rolling(length_ms) => {
+                let start = oldest.unwrap_or(window.bucket);
+                Stamp(start.saturating_add(Window::bucket_ms(length_ms)).saturating_add(length_ms))
+            }
+        },
     }
 }
 
@@ -180,7 +187,7 @@ fn cost(action: &Action, params: &BTreeMap<String, Json>, cost_eur: Option<Amoun
 }
 
 fn current_window(policy: &PolicySet, window: Window, at: Stamp) -> CurrentWindow {
-    let calendar = |(key, ends)| CurrentWindow { key, bucket: 0, counts_from: 0, ends: Some(ends) };
+    let calendar = |key| CurrentWindow { key, bucket: 0, counts_from: 0 };
     match window {
         Window::Day => calendar(policy.calendar().day(at)),
         Window::Month => calendar(policy.calendar().month(at)),
@@ -189,19 +196,7 @@ fn current_window(policy: &PolicySet, window: Window, at: Stamp) -> CurrentWindo
             let bucket = at.0.div_euclid(width).saturating_mul(width);
             // A bucket counts while any moment in it is inside the window.
             let counts_from = at.0.saturating_sub(length_ms).saturating_sub(width).saturating_add(1);
-            CurrentWindow { key: String::from(window), bucket, counts_from, ends: None }
-        }
-    }
-}
-
-impl CurrentWindow {
-    fn resets_at(&self, window: Window, oldest: Option<i64>) -> Stamp {
-        match (window, self.ends) {
-            (Window::Rolling(length_ms), _) => {
-                let start = oldest.unwrap_or(self.bucket);
-                Stamp(start.saturating_add(Window::bucket_ms(length_ms)).saturating_add(length_ms))
-            }
-            (_, ends) => ends.unwrap_or_default(),
+            CurrentWindow { key: String::from(window), bucket, counts_from }
         }
     }
 }

@@ -67,26 +67,34 @@ fn local_entry(entry: &v1::LocalDecision) -> String {
     object.close()
 }
 
+/// More than most bodies have.
+const USUAL_BYTES: usize = 640;
+
 struct Object(String);
 
 impl Object {
     fn new() -> Self {
-        Self("{".to_owned())
+        let mut object = String::with_capacity(USUAL_BYTES);
+        object.push('{');
+        Self(object)
     }
 
-    fn member(&mut self, name: &str, json: &str) {
+    fn name(&mut self, name: &str) {
         if self.0.len() > 1 {
             self.0.push(',');
         }
         write_string(name, &mut self.0);
         self.0.push(':');
+    }
+
+    fn member(&mut self, name: &str, json: &str) {
+        self.name(name);
         self.0.push_str(json);
     }
 
     fn text(&mut self, name: &str, text: &str) {
-        let mut json = String::new();
-        write_string(text, &mut json);
-        self.member(name, &json);
+        self.name(name);
+        write_string(text, &mut self.0);
     }
 
     fn optional(&mut self, name: &str, text: &str) {

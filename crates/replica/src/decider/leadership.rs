@@ -392,9 +392,9 @@ impl Leadership {
 
 /// Random bytes from the operating system. Without them no capability can be made, so nothing is judged.
 fn entropy() -> Result<Entropy, Fault> {
-    let mut entropy = Entropy::default();
-    getrandom::fill(&mut entropy.permit).map_err(Fault::new)?;
-    getrandom::fill(&mut entropy.approval).map_err(Fault::new)?;
-    getrandom::fill(&mut entropy.request).map_err(Fault::new)?;
-    Ok(entropy)
+    // Asked once for all three: each is a call into the kernel.
+    let mut bits = [[0u8; 16]; 3];
+    getrandom::fill(bits.as_flattened_mut()).map_err(Fault::new)?;
+    let [permit, approval, request] = bits;
+    Ok(Entropy { permit, approval, request })
 }
