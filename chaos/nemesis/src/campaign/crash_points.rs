@@ -67,7 +67,7 @@ pub const SNAPSHOTS: (u64, u64) = (60, 100);
 
 /// How often a cluster dies at each point before the next begins with nothing. The whole state is copied every
 /// [`SNAPSHOTS`] entries: in one long run that takes longer and longer, until nobody catches up any more.
-const EACH_IN_ONE: u64 = 4;
+const EACH_IN_ONE: u64 = 2;
 
 /// Dies `each` times at every point, in one cluster after the other; a summary for each of them.
 pub async fn run(place: &Place, each: u64) -> anyhow::Result<Vec<Summary>> {
@@ -171,7 +171,7 @@ async fn death(run: &mut Run, point: &str, way: Way, count: u64, bar: usize) -> 
     let node = run.pick(&founders);
     run.cluster.terminate(node, Duration::from_secs(30)).await?;
     if way == Way::Receives {
-        far_behind(run, node).await?;
+        far_behind(run, node, None).await?;
     }
     run.cluster.spawn(node, &armed)?;
     run.timeline.begins_at(bar, node);
@@ -184,9 +184,9 @@ async fn death(run: &mut Run, point: &str, way: Way, count: u64, bar: usize) -> 
                 let others: Vec<u64> = founders.iter().copied().filter(|id| *id != node).collect();
                 let late = run.pick(&others);
                 run.cluster.kill(late)?;
-                far_behind(run, late).await?;
+                let dead = far_behind(run, late, Some(node)).await?;
                 run.cluster.spawn(late, &[])?;
-                None
+                dead
             }
         },
         Way::Changes => {
@@ -253,19 +253,23 @@ async fn lead_to_death(run: &mut Run, node: u64) -> anyhow::Result<Dead> {
     Ok(None)
 }
 
-/// A stopped node misses more than the log keeps, or everything.
-async fn far_behind(run: &mut Run, node: u64) -> anyhow::Result<()> {
+/// A stopped node misses more than the log keeps, or everything. The armed node may die meanwhile, of another member
+/// that is behind.
+async fn far_behind(run: &mut Run, node: u64, armed: Option<u64>) -> anyhow::Result<Dead> {
     let others: Vec<u64> = run.cluster.founders().into_iter().filter(|id| *id != node).collect();
     if run.dice.one_in(2) && run.cluster.whole(&others, REACHED_WITHIN).await {
         run.cluster.wipe(node)?;
-        return Ok(());
+        return Ok(None);
     }
     let before = run.cluster.furthest().await;
     let deadline = Instant::now() + REACHED_WITHIN;
     while run.cluster.furthest().await < before + 2 * SNAPSHOTS.0 + SNAPSHOTS.1 && Instant::now() < deadline {
+        if let Some(dead) = armed.map(|armed| run.cluster.ended(armed)).transpose()?.flatten() {
+            return Ok(Some(dead));
+        }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    Ok(())
+    Ok(None)
 }
 
 /// The guest as the leader sees it: `voter`, `learner`, or nothing.
