@@ -221,9 +221,15 @@ fn two_verifiers_agree_on_entries_that_are_hashed_anew() {
     let plain = entries[traced].to_string();
     for (from, to) in [
         ("\"trace\":[{", "\"trace\":[ {"),
-        ("\"trace\":[{", "\"trace\":[{\"a\":1,"),
         ("\"trace\":[{\"check\":\"", "\"trace\":[{\"check\":\"\\u0061"),
         ("\"trace\":[{", "\"trace\":[{\"check\":\"twice\","),
+    ] {
+        assert!(plain.contains(from), "{from}: {plain}");
+        check(traced, plain.replacen(from, to, 1));
+    }
+    // What a trace is made of, the first one knows alone: the other reads no further into a decision than JSON goes.
+    for (from, to) in [
+        ("\"trace\":[{", "\"trace\":[{\"a\":1,"),
         ("\"trace\":[", "\"trace\":{},\"x\":["),
         ("\"trace\":[", "\"trace\":null,\"x\":["),
         ("\"trace\":[", "\"trace\":[[],"),
@@ -231,7 +237,10 @@ fn two_verifiers_agree_on_entries_that_are_hashed_anew() {
         ("\"result\":\"pass\"", "\"result\":1"),
     ] {
         assert!(plain.contains(from), "{from}: {plain}");
-        check(traced, plain.replacen(from, to, 1));
+        let bytes = plain.replacen(from, to, 1).into_bytes();
+        let verifier = before[traced + 1].1.clone();
+        let found = first_failure(verifier, &entry_line(&bytes, &evidence::hash(&bytes)));
+        assert_eq!(answer(&found), format!("20 {}", traced + 1), "{to}");
     }
     check(3, "[1]".to_owned());
     check(3, "{}".to_owned());

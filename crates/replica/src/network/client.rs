@@ -245,13 +245,7 @@ impl PeerNetwork {
         });
         // Raft's pause between two attempts is in this stream. A connection that does not come up never asks it, so it is
         // asked first: else the next attempt is made at once, and the one after that.
-        let Some(first) = outbound.next().await else {
-            return if outrun.load(Ordering::Acquire) {
-                Err(no_longer_held())
-            } else {
-                Ok(futures::stream::empty().boxed())
-            };
-        };
+        let Some(first) = outbound.next().await else { return Ok(futures::stream::empty().boxed()) };
         let outbound = futures::stream::iter([first]).chain(outbound);
         let channels = self.channels()?;
         let mut client = channels.append_client();

@@ -125,6 +125,7 @@ impl Inner {
         }
         // What a member said a second ago may be what the operator has just mended.
         self.watch.look_again().await;
+        let now = self.watch.heard_by_raft(to).await;
         let to = self.successor(&now, to)?;
         let triggered = self.raft.trigger().transfer_leader(to).await;
         triggered.map_err(|fatal| unknown(fatal.to_string()))?;

@@ -75,8 +75,7 @@ fn fit(now: &Metrics, id: u64, known: &Known<'_>) -> Result<(), Unfit> {
     if !now.membership_config.voter_ids().any(|voter| voter == id) {
         return Err(Unfit::NotVoter);
     }
-    let beat = now.heartbeat.as_ref().and_then(|all| all.get(&id).copied().flatten());
-    if beat.is_none_or(|at| at.elapsed() > known.beat_max) {
+    if silence(now, id).is_none_or(|long| long > known.beat_max) {
         return Err(Unfit::Silent);
     }
     match known.status {
@@ -108,6 +107,15 @@ impl PeerWatch {
         fit(now, id, &known)
     }
 
+    /// What Raft knows once voter `id`, or without one every other voter, has acknowledged this leader: one that has just
+    /// taken over has yet to hear them. No longer than an election takes: who is silent by then is so.
+    pub(crate) async fn heard_by_raft(&self, id: Option<u64>) -> Metrics {
+        let heard = |now: &Metrics| now.replication.is_none() || has_heard(now, id);
+        let waiting = self.raft.wait(Some(self.options.election.1));
+        let waited = waiting.metrics(heard, "a first answer of the others").await;
+        waited.unwrap_or_else(|_| self.raft.metrics().borrow_watched().clone())
+    }
+
     /// The voter that is best to lead next: of those that may, the one that holds most of the log.
     pub(crate) fn best_to_lead(&self, now: &Metrics) -> Option<u64> {
         let others = now.membership_config.voter_ids().filter(|id| *id != now.id);
@@ -133,6 +141,17 @@ impl PeerWatch {
         }
         true
     }
+}
+
+/// Whether voter `id`, or without one every other voter, has acknowledged this leader once.
+fn has_heard(now: &Metrics, id: Option<u64>) -> bool {
+    let mut asked = now.membership_config.voter_ids().filter(|voter| *voter != now.id && id.is_none_or(|id| id == *voter));
+    asked.all(|voter| silence(now, voter).is_some())
+}
+
+/// How long ago a voter acknowledged this leader last.
+fn silence(now: &Metrics, id: u64) -> Option<Duration> {
+    now.heartbeat.as_ref().and_then(|all| all.get(&id).copied().flatten()).map(|at| at.elapsed())
 }
 
 /// The last index that a voter is known to hold.
@@ -190,6 +209,11 @@ mod tests {
         assert_eq!(judge(&now, 3, low, &agree), Err("node 3 has a disk that is low".to_owned()));
         let stopping = StatusResponse { stopping: true, ..good() };
         assert_eq!(judge(&now, 3, stopping, &agree), Err("node 3 is stopping".to_owned()));
+        let mut unheard = metrics();
+        unheard.heartbeat.as_mut().unwrap().insert(3, None);
+        assert_eq!(judge(&unheard, 3, good(), &agree), Err("node 3 does not answer the leader".to_owned()));
+        assert!(has_heard(&unheard, Some(2)) && !has_heard(&unheard, Some(3)) && !has_heard(&unheard, None));
+        assert!(has_heard(&now, None) && has_heard(&unheard, Some(4)), "who does not vote is not waited for");
         let off = judge(&now, 3, good(), &clocks(900));
         assert_eq!(off, Err("node 3 has a clock that disagrees with the majority's".to_owned()));
         let mut late = metrics();
