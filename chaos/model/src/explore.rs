@@ -214,7 +214,7 @@ impl<S: Subject> Search<'_, S> {
                 None => false,
             });
             let known = history.before.as_ref().map_or(0, |before| before.events.len());
-            let last = history.events.iter().skip(known).map(|event| (event.bytes.clone(), event.hash)).collect();
+            let last = history.events.iter().skip(known).map(|event| (event.bytes.to_vec(), event.hash)).collect();
             let number = self.logs.len();
             self.logs.insert(history.id, Reached { number, by, before, last, continued: false });
             self.see_last(&history);

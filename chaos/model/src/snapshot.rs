@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use placet_core::event::Event;
 use placet_core::ids::{ApprovalId, EvidenceIndex, Hash, PermitId, PolicyDigest, RequestId};
 use placet_core::policy::PolicySet;
@@ -22,7 +23,7 @@ pub struct Snapshot {
     pub id: Id,
     /// All records but the evidence.
     pub records: MemState,
-    entries: BTreeMap<EvidenceIndex, Arc<Vec<u8>>>,
+    entries: BTreeMap<EvidenceIndex, Bytes>,
 }
 
 impl Snapshot {
@@ -41,7 +42,7 @@ impl Snapshot {
         let mut entries = self.entries.clone();
         // Evidence is only ever added.
         for (index, bytes) in std::mem::take(&mut changes.entries) {
-            entries.entry(index).or_insert_with(|| Arc::new(bytes));
+            entries.entry(index).or_insert(bytes);
         }
         let mut records = self.records.clone();
         records.write(changes);
@@ -62,7 +63,7 @@ impl Snapshot {
 
     /// The canonical bytes of an entry.
     pub fn bytes(&self, index: EvidenceIndex) -> Option<&[u8]> {
-        self.entries.get(&index).map(|bytes| bytes.as_slice())
+        self.entries.get(&index).map(|bytes| &**bytes)
     }
 
     /// The first part in which the records of two states differ.

@@ -3,6 +3,7 @@
 //!
 //! Fields stand in the order of their serialised names: canonical JSON sorts its members (AADP §14.5).
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::exact::Amount;
@@ -19,7 +20,7 @@ pub struct Event {
     /// What auditors read.
     pub entry: Entry,
     /// The canonical bytes of `entry`: what the log carries and the chain covers.
-    pub bytes: Vec<u8>,
+    pub bytes: Bytes,
     /// The permit that this event issues or ends.
     pub permit_id: Option<PermitId>,
     /// The hash of `bytes`, computed once: the next entry names it, and every node compares it.
@@ -29,17 +30,17 @@ pub struct Event {
 impl Event {
     /// A new event; its bytes are made here, once.
     pub fn new(entry: Entry, permit_id: Option<PermitId>) -> Self {
-        Self::of(crate::evidence::encode(&entry), entry, permit_id)
+        Self::of(crate::evidence::encode(&entry).into(), entry, permit_id)
     }
 
     /// An event whose entry was read from `bytes`.
-    pub(crate) fn of(bytes: Vec<u8>, entry: Entry, permit_id: Option<PermitId>) -> Self {
+    pub(crate) fn of(bytes: Bytes, entry: Entry, permit_id: Option<PermitId>) -> Self {
         let hash = crate::evidence::hash(&bytes);
         Self { entry, bytes, permit_id, hash }
     }
 
     /// An event from the log.
-    pub fn decode(bytes: Vec<u8>, permit_id: Option<PermitId>) -> Result<Self, crate::evidence::EvidenceError> {
+    pub fn decode(bytes: Bytes, permit_id: Option<PermitId>) -> Result<Self, crate::evidence::EvidenceError> {
         let entry = crate::evidence::decode(&bytes)?;
         Ok(Self::of(bytes, entry, permit_id))
     }

@@ -12,10 +12,14 @@ pub const ENTRY_VERSION: u32 = 1;
 /// Precedes every hashed entry, so that these hashes mean nothing elsewhere.
 const PREIMAGE_TAG: &[u8] = b"placet/evidence/1\n";
 
+/// Room for the entry of a usual permit.
+const USUAL_BYTES: usize = 2048;
+
 /// The canonical bytes of an entry: AADP Canonical JSON.
 pub fn encode(entry: &Entry) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(USUAL_BYTES);
     // An entry is strings, integers and lists; serialising it to memory has no way to fail.
-    serde_json::to_vec(entry).unwrap_or_default()
+    if serde_json::to_writer(&mut bytes, entry).is_err() { Vec::new() } else { bytes }
 }
 
 /// Reads an entry back.

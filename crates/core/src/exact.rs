@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::Parsed;
 
+/// Digits that fit a machine's number, whichever they are.
+const SMALL_DIGITS_MAX: usize = 18;
+
 /// A decimal of any length: sign, significant digits and power of ten, normalised so that equality is identity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Exact {
@@ -53,21 +56,32 @@ impl Exact {
             return None;
         }
         let exponent = power.checked_sub(i32::try_from(fraction.len()).ok()?)?;
-        Some(Self::normal(negative, &format!("{whole}{fraction}"), exponent))
+        let mut digits = String::with_capacity(whole.len() + fraction.len());
+        digits.push_str(whole);
+        digits.push_str(fraction);
+        Some(Self::normal(negative, digits, exponent))
     }
 
-    fn normal(negative: bool, digits: &str, exponent: i32) -> Self {
-        let leading = digits.trim_start_matches('0');
-        let kept = leading.trim_end_matches('0');
-        let dropped = i32::try_from(leading.len() - kept.len()).unwrap_or(0);
-        if kept.is_empty() {
-            return Self { negative: false, digits: String::new(), exponent: 0 };
+    fn normal(negative: bool, mut digits: String, exponent: i32) -> Self {
+        let kept = digits.trim_end_matches('0').len();
+        let dropped = i32::try_from(digits.len() - kept).unwrap_or(0);
+        digits.truncate(kept);
+        let zeros = digits.len() - digits.trim_start_matches('0').len();
+        digits.drain(..zeros);
+        if digits.is_empty() {
+            return Self { negative: false, digits, exponent: 0 };
         }
-        Self { negative, digits: kept.to_owned(), exponent: exponent.saturating_add(dropped) }
+        Self { negative, digits, exponent: exponent.saturating_add(dropped) }
     }
 
     /// The same value as money, when `rust_decimal` holds it exactly: 28 significant digits, scale at most 28.
     pub fn to_amount(&self) -> Option<Amount> {
+        // Amounts of everyday fit a machine's number.
+        let scale = u32::try_from(-i64::from(self.exponent)).ok().filter(|scale| *scale <= Decimal::MAX_SCALE);
+        if let (Some(scale), true) = (scale, self.digits.len() <= SMALL_DIGITS_MAX) {
+            let digits: i64 = if self.digits.is_empty() { 0 } else { self.digits.parse().ok()? };
+            return Some(Amount(Decimal::new(if self.negative { -digits } else { digits }, scale)));
+        }
         let text = self.to_string();
         let decimal = Decimal::from_str_exact(&text).ok()?;
         let back = Self::parse_decimal(&decimal.normalize().to_string())?;
@@ -148,7 +162,26 @@ impl Amount {
 
     /// Reads the decimal-string grammar; `None` when it is another form or does not fit exactly (AADP §18.3).
     pub fn parse(text: &str) -> Option<Self> {
-        Exact::parse_decimal(text)?.to_amount()
+        Self::parse_small(text).or_else(|| Exact::parse_decimal(text)?.to_amount())
+    }
+
+    /// An amount of few digits, without text of its own: every entry that is read holds some. `None` says nothing.
+    fn parse_small(text: &str) -> Option<Self> {
+        let unsigned = text.strip_prefix('-').unwrap_or(text);
+        let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, "0"));
+        let plain = whole == "0" || !(whole.is_empty() || whole.starts_with('0'));
+        if !plain || fraction.is_empty() || whole.len() + fraction.len() > SMALL_DIGITS_MAX {
+            return None;
+        }
+        let mut digits = 0i64;
+        for byte in whole.bytes().chain(fraction.bytes()) {
+            if !byte.is_ascii_digit() {
+                return None;
+            }
+            digits = digits * 10 + i64::from(byte - b'0');
+        }
+        let signed = if unsigned.len() < text.len() { -digits } else { digits };
+        Some(Self(Decimal::new(signed, u32::try_from(fraction.len()).ok()?).normalize()))
     }
 
     /// The sum; `None` when it does not fit exactly. `rust_decimal` may round a sum whose scale is too fine, so the
@@ -172,9 +205,9 @@ impl Amount {
     /// Whether every sum of such amounts up to `limit` fits exactly, in whatever parts it is held.
     pub fn adds_up_to(self, limit: Self) -> bool {
         const DIGITS_MAX: usize = 28;
-        let whole = limit.0.trunc().normalize().to_string().trim_start_matches('-').len();
         let fraction = usize::try_from(self.0.normalize().scale()).unwrap_or(usize::MAX);
-        fraction == 0 || whole.saturating_add(fraction) <= DIGITS_MAX
+        let whole = || limit.0.trunc().normalize().to_string().trim_start_matches('-').len();
+        fraction == 0 || whole().saturating_add(fraction) <= DIGITS_MAX
     }
 
     /// The difference, not below zero: a counter never becomes a credit.
@@ -245,6 +278,33 @@ mod tests {
         assert_eq!(cmp("0", "0.0001"), Ordering::Less);
         assert_eq!(cmp("0", "-0.0001"), Ordering::Greater);
         assert_eq!(cmp("1e2", "100.0"), Ordering::Equal);
+    }
+
+    /// Goal: the short way for small amounts gives what the long way gives, and is taken for nothing else.
+    #[test]
+    fn small_amounts_are_what_the_long_way_makes_of_them() {
+        let long = |text: &str| {
+            let exact = Exact::parse_decimal(text)?;
+            let decimal = Decimal::from_str_exact(&exact.to_string()).ok()?.normalize();
+            Some((decimal, decimal.scale(), decimal.is_sign_negative()))
+        };
+        let parts =
+            ["0", "00", "1", "01", "10", "100", "250", "999999999", "999999999999999999", "1000000000000000000"];
+        let mut small = 0;
+        for whole in parts {
+            for fraction in [None, Some(""), Some("0"), Some("5"), Some("50"), Some("05"), Some("000000000"), Some("x")]
+            {
+                for sign in ["", "-", "--", "+"] {
+                    let text = fraction.map_or(format!("{sign}{whole}"), |part| format!("{sign}{whole}.{part}"));
+                    let parts = |amount: Amount| (amount.0, amount.0.scale(), amount.0.is_sign_negative());
+                    assert_eq!(Amount::parse(&text).map(parts), long(&text), "{text}");
+                    let exact = Exact::parse_decimal(&text).and_then(|exact| exact.to_amount());
+                    assert_eq!(exact.map(parts), long(&text), "{text}");
+                    small += usize::from(Amount::parse_small(&text).is_some());
+                }
+            }
+        }
+        assert!(small > 60, "{small}");
     }
 
     #[test]

@@ -299,17 +299,15 @@ fn reserve<R: Read>(state: &mut Overlay<R>, draw: &Draw) -> Result<(), ReadError
     if draw.scope.is_some() {
         let (all, since) = scopes_key(draw);
         let known = state.counter(&key)?.is_some_and(|counter| counter.buckets.range(since..).next().is_some());
-        if !known {
-            let mut counter = state.counter(&all)?.unwrap_or_default();
+        if !known && let Some(counter) = state.counter_mut(all, true)? {
             counter.scopes = counter.scopes.saturating_add(1);
-            state.put_counter(all, counter);
         }
     }
-    let mut counter = state.counter(&key)?.unwrap_or_default();
-    forget_old_buckets(&mut counter, draw);
-    let spent = counter.buckets.entry(draw.bucket).or_default();
-    spent.reserved = spent.reserved.add_at_least(draw.amount);
-    state.put_counter(key, counter);
+    if let Some(counter) = state.counter_mut(key, true)? {
+        forget_old_buckets(counter, draw);
+        let spent = counter.buckets.entry(draw.bucket).or_default();
+        spent.reserved = spent.reserved.add_at_least(draw.amount);
+    }
     Ok(())
 }
 
@@ -322,8 +320,7 @@ fn forget_old_buckets(counter: &mut Counter, draw: &Draw) {
 }
 
 fn change<R: Read>(state: &mut Overlay<R>, draw: &Draw, with: impl Fn(&mut Spent)) -> Result<(), ReadError> {
-    let key = counter_key(draw);
-    if let Some(mut counter) = state.counter(&key)? {
+    if let Some(counter) = state.counter_mut(counter_key(draw), false)? {
         // A bucket that has left its window takes its reservations with it.
         if let Some(spent) = counter.buckets.get_mut(&draw.bucket) {
             with(spent);
@@ -333,7 +330,6 @@ fn change<R: Read>(state: &mut Overlay<R>, draw: &Draw, with: impl Fn(&mut Spent
                 counter.buckets.remove(&draw.bucket);
             }
         }
-        state.put_counter(key, counter);
     }
     Ok(())
 }
@@ -369,10 +365,10 @@ fn change_open<R: Read>(
     key: CounterKey,
     with: impl FnOnce(Amount) -> Amount,
 ) -> Result<(), ReadError> {
-    let mut counter = state.counter(&key)?.unwrap_or_default();
-    let open = counter.buckets.entry(0).or_default();
-    open.reserved = with(open.reserved);
-    state.put_counter(key, counter);
+    if let Some(counter) = state.counter_mut(key, true)? {
+        let open = counter.buckets.entry(0).or_default();
+        open.reserved = with(open.reserved);
+    }
     Ok(())
 }
 

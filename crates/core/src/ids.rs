@@ -16,8 +16,8 @@ macro_rules! text_id {
 
         impl $name {
             /// Wraps text that is already known to be such an identifier.
-            pub fn new(text: impl Into<String>) -> Self {
-                Self(Arc::from(text.into()))
+            pub fn new(text: impl Into<Arc<str>>) -> Self {
+                Self(text.into())
             }
 
             /// The text as it travels.
@@ -81,7 +81,14 @@ impl RequestId {
                 8 | 13 | 18 | 23 => *byte == b'-',
                 _ => byte.is_ascii_hexdigit(),
             });
-        shaped.then(|| Self::new(text.to_ascii_lowercase()))
+        let lower = || {
+            if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+                text.to_ascii_lowercase().into()
+            } else {
+                text.into()
+            }
+        };
+        shaped.then(|| Self(lower()))
     }
 }
 

@@ -2,7 +2,9 @@
 //! Absent on purpose: binary floats. A number keeps its token; duplicates, lone surrogates and trailing data are
 //! refused, so the member that is evaluated is the member that is stored.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use thiserror::Error;
 
@@ -47,6 +49,9 @@ pub struct Member<'a> {
     pub raw: &'a str,
 }
 
+/// The top-level members of a message, by name.
+pub type Members<'a> = BTreeMap<Cow<'a, str>, Member<'a>>;
+
 /// Parses one value that fills the whole input.
 pub fn parse(text: &[u8]) -> Result<Json, JsonError> {
     Parser::new(text)?.whole()
@@ -59,7 +64,7 @@ pub fn parse_record(text: &[u8]) -> Result<Json, JsonError> {
 }
 
 /// Parses an object that fills the whole input, keeping each member's bytes.
-pub fn parse_members(text: &[u8]) -> Result<BTreeMap<String, Member<'_>>, JsonError> {
+pub fn parse_members(text: &[u8]) -> Result<Members<'_>, JsonError> {
     let mut parser = Parser::new(text)?;
     if parser.peek() != Some(b'{') {
         return Err(parser.error("syntax", "the body is not a JSON object"));
@@ -70,7 +75,7 @@ pub fn parse_members(text: &[u8]) -> Result<BTreeMap<String, Member<'_>>, JsonEr
         let start = parser.at;
         let value = parser.value(1)?;
         let raw = parser.text.get(start..parser.at).unwrap_or_default();
-        Ok(members.insert(name, Member { value, raw }).is_none())
+        parser.insert(members.entry(name), Member { value, raw })
     })?;
     parser.end()?;
     Ok(members)
@@ -82,6 +87,26 @@ pub fn canonical(value: &Json) -> String {
     let mut out = String::new();
     write_canonical(value, &mut out);
     out
+}
+
+/// The canonical text of an object that has these members.
+pub fn canonical_object(members: &BTreeMap<String, Json>) -> String {
+    let mut out = String::new();
+    write_object(members, &mut out);
+    out
+}
+
+fn write_object(members: &BTreeMap<String, Json>, out: &mut String) {
+    out.push('{');
+    for (at, (name, member)) in members.iter().enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        write_string(name, out);
+        out.push(':');
+        write_canonical(member, out);
+    }
+    out.push('}');
 }
 
 fn write_canonical(value: &Json, out: &mut String) {
@@ -103,24 +128,18 @@ fn write_canonical(value: &Json, out: &mut String) {
             }
             out.push(']');
         }
-        Json::Object(members) => {
-            out.push('{');
-            for (at, (name, member)) in members.iter().enumerate() {
-                if at > 0 {
-                    out.push(',');
-                }
-                write_string(name, out);
-                out.push(':');
-                write_canonical(member, out);
-            }
-            out.push('}');
-        }
+        Json::Object(members) => write_object(members, out),
     }
 }
 
 /// Writes a JSON string with the escapes that JSON demands and no others.
 pub fn write_string(text: &str, out: &mut String) {
     out.push('"');
+    if !text.bytes().any(|byte| byte < b' ' || matches!(byte, b'"' | b'\\')) {
+        out.push_str(text);
+        out.push('"');
+        return;
+    }
     for letter in text.chars() {
         match letter {
             '"' => out.push_str("\\\""),
@@ -221,12 +240,12 @@ impl<'a> Parser<'a> {
                 let mut members = BTreeMap::new();
                 self.members(depth, |parser, name| {
                     let value = parser.value(depth + 1)?;
-                    Ok(members.insert(name, value).is_none())
+                    parser.insert(members.entry(name.into_owned()), value)
                 })?;
                 Ok(Json::Object(members))
             }
             Some(b'[') => self.array(depth),
-            Some(b'"') => self.string().map(Json::String),
+            Some(b'"') => self.string().map(|text| Json::String(text.into_owned())),
             Some(b'-' | b'0'..=b'9') => self.number(),
             _ => {
                 for (word, value) in [("null", Json::Null), ("true", Json::Bool(true)), ("false", Json::Bool(false))] {
@@ -244,11 +263,25 @@ impl<'a> Parser<'a> {
         if depth < JSON_DEPTH_MAX { Ok(()) } else { Err(self.error("depth", "nested deeper than 64")) }
     }
 
-    /// Walks the members of an object; `each` parses one value and says whether its name was new.
+    /// Keeps a member, whose name must be new.
+    fn insert<N: Ord + AsRef<str>, V>(&self, place: Entry<'_, N, V>, value: V) -> Result<(), JsonError> {
+        match place {
+            Entry::Vacant(place) => {
+                place.insert(value);
+                Ok(())
+            }
+            Entry::Occupied(taken) => {
+                let name = clip(taken.key().as_ref());
+                Err(self.error("duplicate_member", format!("member `{name}` appears twice")))
+            }
+        }
+    }
+
+    /// Walks the members of an object; `each` parses one value and keeps it.
     fn members(
         &mut self,
         depth: usize,
-        mut each: impl FnMut(&mut Self, String) -> Result<bool, JsonError>,
+        mut each: impl FnMut(&mut Self, Cow<'a, str>) -> Result<(), JsonError>,
     ) -> Result<(), JsonError> {
         self.deeper(depth)?;
         self.at += 1;
@@ -266,10 +299,7 @@ impl<'a> Parser<'a> {
             if !self.take(b':') {
                 return Err(self.unexpected("`:`"));
             }
-            let shown = name.clone();
-            if !each(self, name)? {
-                return Err(self.error("duplicate_member", format!("member `{}` appears twice", clip(&shown))));
-            }
+            each(self, name)?;
             self.space();
             if self.take(b'}') {
                 return Ok(());
@@ -300,16 +330,17 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn string(&mut self) -> Result<String, JsonError> {
+    /// A string, unescaped; borrowed where nothing was escaped.
+    fn string(&mut self) -> Result<Cow<'a, str>, JsonError> {
         self.at += 1;
-        let mut out = String::new();
+        let mut out = Cow::Borrowed("");
         loop {
             let rest = self.text.get(self.at..).unwrap_or_default();
             let Some(stop) = rest.bytes().position(|b| b == b'"' || b == b'\\' || b < b' ') else {
                 self.at = self.text.len();
                 return Err(self.error("syntax", "a string does not end"));
             };
-            out.push_str(rest.get(..stop).unwrap_or_default());
+            out += rest.get(..stop).unwrap_or_default();
             self.at += stop;
             match self.peek() {
                 Some(b'"') => {
@@ -318,7 +349,7 @@ impl<'a> Parser<'a> {
                 }
                 Some(b'\\') => {
                     self.at += 1;
-                    out.push(self.escape()?);
+                    out.to_mut().push(self.escape()?);
                 }
                 _ => return Err(self.error("syntax", "a control character inside a string")),
             }

@@ -1,6 +1,8 @@
 //! What the decision point answers: verdicts, reasons, obligations, budget objects (AADP §4, §5, §10, §13).
 //! Absent on purpose: transport status codes; those are the doors' table.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use crate::exact::Amount;
@@ -202,7 +204,7 @@ pub struct Obligation {
     pub required: bool,
     /// Registered name, or `x-<vendor>.<name>`.
     #[serde(rename = "type")]
-    pub kind: String,
+    pub kind: Cow<'static, str>,
     /// Syntax depends on the type.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub value: Option<String>,

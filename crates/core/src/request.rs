@@ -1,6 +1,7 @@
 //! Requests, parsed at the door (AADP §10.1, §10.3): inside, a request cannot be malformed.
 //! Absent on purpose: judgement. A body that cannot be parsed becomes a [`Malformed`], which is itself recorded.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::event::{Decided, LocalDecision, LocalMode};
 use crate::exact::Amount;
 use crate::ids::{ActionType, ApprovalId, Hash, PermitId, PolicyDigest, RequestId, hex};
-use crate::json::{self, Json, JsonError, Member, clip};
+use crate::json::{self, Json, JsonError, Member, Members, clip};
 use crate::limits::{
     ACTION_TYPE_BYTES_MAX, BODY_BYTES_MAX, LOCAL_DECISIONS_MAX, MALFORMED_KEPT_BYTES_MAX, OPAQUE_BYTES_MAX,
 };
@@ -70,11 +71,8 @@ impl DecideRequest {
     /// Reads the body of `POST /v1/decide`.
     pub fn parse(body: &[u8]) -> Result<Self, Box<Malformed>> {
         let members = json::parse_members(body).map_err(|error| Box::new(Malformed::json(body, &error)))?;
-        let fields = Fields { members: &members };
-        let request_id = fields.text("request_id").ok().flatten().and_then(RequestId::parse);
-        let protocol = fields.protocol().ok();
-        let malformed = |detail| Malformed::field(body, protocol, request_id.clone(), detail);
-        let request = Self::from_fields(&fields).map_err(|detail| Box::new(malformed(detail)))?;
+        let malformed = |detail| Malformed::field(body, detail);
+        let request = Self::from_fields(Fields { members }).map_err(|detail| Box::new(malformed(detail)))?;
         if canonical_is_too_large(&request.params_raw, || request.params_canonical().len()) {
             let detail = format!(
                 "`params` is larger than {BODY_BYTES_MAX} bytes in its canonical form, which writes exponents out"
@@ -104,13 +102,14 @@ impl DecideRequest {
         })
     }
 
-    fn from_fields(fields: &Fields<'_>) -> Result<Self, String> {
+    fn from_fields(mut fields: Fields<'_>) -> Result<Self, String> {
         let protocol = fields.protocol()?;
         let request_id = fields.request_id()?;
         let action_type = fields.action_type()?;
         let (params, params_raw) = fields.params()?;
         let source = fields.source()?;
-        let rationale = fields.required("rationale")?.to_owned();
+        fields.required("rationale")?;
+        let rationale = fields.take("rationale")?.unwrap_or_default();
         let cost_eur = match fields
             .text("cost_eur")
             .map_err(|_| "`cost_eur` is not a string; money is a decimal string such as \"40.00\"".to_owned())?
@@ -132,18 +131,18 @@ impl DecideRequest {
             params_raw,
             source,
             rationale,
-            session_id: fields.opaque("session_id")?.map(str::to_owned),
+            session_id: fields.take_opaque("session_id")?,
             cost_eur,
             created_at: fields.instant("created_at")?,
-            parent_id: fields.opaque("parent_id")?.map(str::to_owned),
+            parent_id: fields.take_opaque("parent_id")?,
             approval_ref,
-            presented_audience: fields.opaque("presented_audience")?.map(str::to_owned),
+            presented_audience: fields.take_opaque("presented_audience")?,
         })
     }
 
     /// The canonical text of the arguments (AADP §11.4): spelling removed, values kept.
     pub fn params_canonical(&self) -> String {
-        json::canonical(&Json::Object(self.params.clone()))
+        json::canonical_object(&self.params)
     }
 
     /// What a replay must repeat (AADP §12): action type, params, cost, parent and approval reference.
@@ -198,12 +197,11 @@ impl ReportRequest {
     /// Reads the body of `POST /v1/report`.
     pub fn parse(body: &[u8]) -> Result<Self, Box<Malformed>> {
         let members = json::parse_members(body).map_err(|error| Box::new(Malformed::json(body, &error)))?;
-        let fields = Fields { members: &members };
-        let protocol = fields.protocol().ok();
-        Self::from_fields(&fields).map_err(|detail| Box::new(Malformed::field(body, protocol, None, detail)))
+        let malformed = |detail| Malformed { request_id: None, ..Malformed::field(body, detail) };
+        Self::from_fields(Fields { members }).map_err(|detail| Box::new(malformed(detail)))
     }
 
-    fn from_fields(fields: &Fields<'_>) -> Result<Self, String> {
+    fn from_fields(mut fields: Fields<'_>) -> Result<Self, String> {
         let protocol = fields.protocol()?;
         let subject = match (fields.opaque("permit_id")?, fields.opaque("request_id")?) {
             (Some(""), _) => return Err("`permit_id` is empty".into()),
@@ -229,7 +227,7 @@ impl ReportRequest {
             subject,
             outcome,
             payload_raw,
-            error: fields.text("error")?.map(str::to_owned),
+            error: fields.take("error")?,
             completed_at: fields.instant("completed_at")?,
             no_effect,
         })
@@ -247,9 +245,9 @@ pub struct LocalReport {
 impl LocalReport {
     /// Reads the body of `POST /v1/local`; the error says which member of which entry is wrong.
     pub fn parse(body: &[u8]) -> Result<Self, String> {
-        let members = json::parse_members(body).map_err(|error| error.to_string())?;
-        let protocol = Fields { members: &members }.protocol()?;
-        let Some(Json::Array(items)) = members.get("entries").map(|member| &member.value) else {
+        let mut fields = Fields { members: json::parse_members(body).map_err(|error| error.to_string())? };
+        let protocol = fields.protocol()?;
+        let Some(Member { value: Json::Array(items), .. }) = fields.members.remove("entries") else {
             return Err("`entries` is missing; it is a list".to_owned());
         };
         if items.is_empty() || items.len() > LOCAL_DECISIONS_MAX {
@@ -257,11 +255,11 @@ impl LocalReport {
         }
         let mut canonical = 0usize;
         let mut entries = Vec::with_capacity(items.len());
-        for (at, item) in items.iter().enumerate() {
+        for (at, item) in items.into_iter().enumerate() {
             let Json::Object(members) = item else { return Err(format!("entry {at}: it is not an object")) };
-            let members = members.iter().map(|(name, value)| (name.clone(), Member { value: value.clone(), raw: "" }));
-            let members: BTreeMap<_, _> = members.collect();
-            let entry = local(&Fields { members: &members }).map_err(|detail| format!("entry {at}: {detail}"))?;
+            let members = members.into_iter().map(|(name, value)| (Cow::Owned(name), Member { value, raw: "" }));
+            let fields = Fields { members: members.collect() };
+            let entry = local(fields).map_err(|detail| format!("entry {at}: {detail}"))?;
             canonical = canonical.saturating_add(entry.params.len());
             if canonical > BODY_BYTES_MAX {
                 return Err(format!("entry {at}: `params` of the entries are larger than 1 MiB in canonical form"));
@@ -277,7 +275,7 @@ impl LocalReport {
     }
 }
 
-fn local(fields: &Fields<'_>) -> Result<LocalDecision, String> {
+fn local(mut fields: Fields<'_>) -> Result<LocalDecision, String> {
     let mode = match fields.required("mode")? {
         "fail_static" => LocalMode::FailStatic,
         "fail_open" => LocalMode::FailOpen,
@@ -291,15 +289,15 @@ fn local(fields: &Fields<'_>) -> Result<LocalDecision, String> {
         action_type: fields.action_type()?,
         completed_at: fields.instant("completed_at")?,
         decided_at: fields.instant("decided_at")?,
-        error: fields.text("error")?.map(str::to_owned),
         mode,
         outcome: fields.outcome()?,
-        params: json::canonical(&Json::Object(fields.params()?.0)),
         policy,
-        rationale: fields.required("rationale")?.to_owned(),
+        rationale: fields.required("rationale").map(str::to_owned)?,
         redacted: Vec::new(),
         request_id: fields.request_id()?,
         source: fields.source()?,
+        error: fields.take("error")?,
+        params: json::canonical_object(&fields.params()?.0),
     })
 }
 
@@ -354,8 +352,14 @@ impl Malformed {
         Self::refused(body, error.kind, &error.to_string())
     }
 
-    fn field(body: &[u8], protocol: Option<Protocol>, request_id: Option<RequestId>, detail: String) -> Self {
-        Self { protocol, request_id, ..Self::refused(body, "field", &detail) }
+    /// JSON whose members are not those of a request; what can be read of it all the same is read again.
+    fn field(body: &[u8], detail: String) -> Self {
+        let fields = Fields { members: json::parse_members(body).unwrap_or_default() };
+        Self {
+            protocol: fields.protocol().ok(),
+            request_id: fields.text("request_id").ok().flatten().and_then(RequestId::parse),
+            ..Self::refused(body, "field", &detail)
+        }
     }
 }
 
@@ -389,7 +393,7 @@ pub(crate) fn digest_parts(tag: &str, parts: &[Option<&str>]) -> Hash {
 
 /// The members of a message, asked for by name. `null` is absence (AADP §10).
 struct Fields<'a> {
-    members: &'a BTreeMap<String, Member<'a>>,
+    members: Members<'a>,
 }
 
 impl Fields<'_> {
@@ -399,6 +403,20 @@ impl Fields<'_> {
             Some(Json::String(text)) => Ok(Some(text)),
             Some(_) => Err(format!("`{name}` is not a string")),
         }
+    }
+
+    /// The same, without a copy; the member is gone then.
+    fn take(&mut self, name: &str) -> Result<Option<String>, String> {
+        self.text(name)?;
+        match self.members.remove(name).map(|member| member.value) {
+            Some(Json::String(text)) => Ok(Some(text)),
+            _ => Ok(None),
+        }
+    }
+
+    fn take_opaque(&mut self, name: &str) -> Result<Option<String>, String> {
+        self.opaque(name)?;
+        self.take(name)
     }
 
     fn required(&self, name: &str) -> Result<&str, String> {
@@ -439,10 +457,10 @@ impl Fields<'_> {
         Ok(ActionType::new(text))
     }
 
-    /// The arguments, parsed and as received.
-    fn params(&self) -> Result<(BTreeMap<String, Json>, String), String> {
-        match self.members.get("params") {
-            Some(Member { value: Json::Object(params), raw }) => Ok((params.clone(), (*raw).to_owned())),
+    /// The arguments, parsed and as received; the member is gone then.
+    fn params(&mut self) -> Result<(BTreeMap<String, Json>, String), String> {
+        match self.members.remove("params") {
+            Some(Member { value: Json::Object(params), raw }) => Ok((params, raw.to_owned())),
             Some(Member { value: Json::Null, .. }) | None => Err("`params` is missing; it is an object".into()),
             Some(_) => Err("`params` is not an object".into()),
         }

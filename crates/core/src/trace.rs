@@ -2,22 +2,24 @@
 //! Absent on purpose: anything that state depends on. Folding never reads a trace, so an entry from the log keeps it as
 //! the text that it is, and whoever audits takes it apart.
 
-use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 /// One step of the evaluation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Check {
     /// Which check.
-    pub check: String,
+    pub check: Cow<'static, str>,
     /// What it demands.
-    pub condition: String,
+    pub condition: Cow<'static, str>,
     /// How it went.
     pub result: CheckResult,
     /// Which rule of the policy.
-    pub rule: String,
+    pub rule: Cow<'static, str>,
     /// What it saw; `none` when nothing was there.
-    pub value: String,
+    pub value: Cow<'static, str>,
 }
 
 /// How a check went.
@@ -30,32 +32,70 @@ pub enum CheckResult {
     Unresolved,
 }
 
-/// The steps of one evaluation, as the canonical text that stands in the entry.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Trace(Box<RawValue>);
+/// The steps of one evaluation.
+#[derive(Clone, Debug)]
+pub struct Trace(Form);
+
+#[derive(Clone, Debug)]
+enum Form {
+    /// As they were taken here.
+    Steps(Vec<Check>),
+    /// As they stand in an entry that was read.
+    Text(Box<RawValue>),
+}
 
 impl Trace {
     /// The trace of these steps.
-    pub fn of(checks: &[Check]) -> Self {
-        // Strings and words; serialising them to memory has no way to fail.
-        Self(serde_json::value::to_raw_value(checks).unwrap_or_else(|_| RawValue::NULL.to_owned()))
+    pub fn of(checks: Vec<Check>) -> Self {
+        Self(Form::Steps(checks))
     }
 
-    /// Whether its text is the one that these steps have: what was read keeps other spellings, and members of others.
+    /// Whether its text is the one that its steps have: what was read keeps other spellings, and members of others.
     pub fn is_canonical(&self) -> bool {
-        self.checks().is_ok_and(|checks| Self::of(&checks) == *self)
+        match &self.0 {
+            Form::Steps(_) => true,
+            Form::Text(text) => self.checks().is_ok_and(|checks| Self::of(checks).text() == text.get()),
+        }
     }
 
     /// The steps. An error: the text is JSON and not a trace; what re-derives the entry finds it.
     pub fn checks(&self) -> Result<Vec<Check>, serde_json::Error> {
-        serde_json::from_str(self.0.get())
+        match &self.0 {
+            Form::Steps(checks) => Ok(checks.clone()),
+            Form::Text(text) => serde_json::from_str(text.get()),
+        }
+    }
+
+    fn text(&self) -> Cow<'_, str> {
+        match &self.0 {
+            // Strings and words; serialising them to memory has no way to fail.
+            Form::Steps(checks) => Cow::Owned(serde_json::to_string(checks).unwrap_or_default()),
+            Form::Text(text) => Cow::Borrowed(text.get()),
+        }
+    }
+}
+
+impl Serialize for Trace {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.0 {
+            Form::Steps(checks) => checks.serialize(serializer),
+            Form::Text(text) => text.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Trace {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Box::deserialize(deserializer).map(|text| Self(Form::Text(text)))
     }
 }
 
 impl PartialEq for Trace {
     fn eq(&self, other: &Self) -> bool {
-        self.0.get() == other.0.get()
+        match (&self.0, &other.0) {
+            (Form::Steps(one), Form::Steps(two)) => one == two,
+            _ => self.text() == other.text(),
+        }
     }
 }
 
@@ -67,11 +107,11 @@ mod tests {
 
     fn check(value: &str) -> Check {
         Check {
-            check: "bounds".to_owned(),
-            condition: "at most 5".to_owned(),
+            check: "bounds".into(),
+            condition: "at most 5".into(),
             result: CheckResult::Fail,
-            rule: "numeric.amount".to_owned(),
-            value: value.to_owned(),
+            rule: "numeric.amount".into(),
+            value: value.to_owned().into(),
         }
     }
 
@@ -79,7 +119,7 @@ mod tests {
     #[test]
     fn a_trace_is_kept_as_its_text() {
         for value in ["7", "a \"quoted\" word", "line\nbreak", "\u{1f600}"] {
-            let trace = Trace::of(&[check(value), check("8")]);
+            let trace = Trace::of(vec![check(value), check("8")]);
             let text = serde_json::to_string(&trace).unwrap();
             assert_eq!(text, serde_json::to_string(&[check(value), check("8")]).unwrap());
             let read: Trace = serde_json::from_str(&text).unwrap();
@@ -87,7 +127,7 @@ mod tests {
             assert_eq!(read.checks().unwrap(), [check(value), check("8")]);
             assert!(read.is_canonical());
         }
-        assert_eq!(Trace::of(&[]).checks().unwrap(), []);
+        assert_eq!(Trace::of(vec![]).checks().unwrap(), []);
     }
 
     /// Goal: what is no trace is told, and is no panic.
@@ -102,7 +142,7 @@ mod tests {
     /// Goal: text that says the same in another way, or says more, is not the one spelling.
     #[test]
     fn another_spelling_is_told() {
-        let text = serde_json::to_string(&Trace::of(&[check("7")])).unwrap();
+        let text = serde_json::to_string(&Trace::of(vec![check("7")])).unwrap();
         for (from, to) in [
             ("[{", "[ {"),
             ("\"7\"", "\"\\u0037\""),

@@ -30,6 +30,7 @@ pub fn describe() {
 /// A span for one call. Verdict and reason are filled in when a decision is known.
 pub(crate) fn span(door: &'static str, route: &'static str, headers: &HeaderMap) -> Span {
     let span = tracing::info_span!(
+        target: CALLS,
         "request",
         otel.name = route,
         otel.kind = "server",
@@ -46,13 +47,13 @@ pub(crate) fn span(door: &'static str, route: &'static str, headers: &HeaderMap)
     span
 }
 
-/// The target of the spans of calls on streams: one for each call, which costs more than its place in a log is worth.
-/// Whoever exports traces lets them through.
-pub const STREAM_CALLS: &str = "placet::stream_calls";
+/// The target of the spans of calls: one for each, which costs more than its place in a log is worth. Whoever exports
+/// traces lets them through.
+pub const CALLS: &str = "placet::calls";
 
 /// A span for one call on a stream, inside the span of the stream.
 pub(crate) fn call_span(stream: &Span, route: &'static str) -> Span {
-    tracing::info_span!(target: STREAM_CALLS, parent: stream, "call", otel.name = route, door = "grpc", route, verdict = Empty, reason = Empty)
+    tracing::info_span!(target: CALLS, parent: stream, "call", otel.name = route, door = "grpc", route, verdict = Empty, reason = Empty)
 }
 
 /// A decision is about to leave.

@@ -146,14 +146,18 @@ impl Decider {
         });
     }
 
-    /// The term in which this node leads now, if it may judge in it.
-    fn leading(&self) -> Option<u64> {
+    /// The term in which this node is the leader now.
+    fn elected(&self) -> Option<u64> {
         let metrics = self.raft.metrics();
         let metrics = metrics.borrow_watched();
         let mine = metrics.vote.leader_id.voted_for == self.options.node_id && metrics.vote.committed;
         let leads = mine && metrics.state == ServerState::Leader && metrics.running_state.is_ok();
-        let term = metrics.vote.leader_id.term;
-        (leads && self.progress.borrow().term == term).then_some(term)
+        leads.then_some(metrics.vote.leader_id.term)
+    }
+
+    /// The same, if it may judge in it.
+    fn leading(&self) -> Option<u64> {
+        self.elected().filter(|term| self.progress.borrow().term == *term)
     }
 
     /// Whether a quorum acknowledged this leader within an election timeout: a leader that is cut off stays one by
@@ -167,15 +171,17 @@ impl Decider {
 
     /// `None` when the queue is closed. Whoever asks meanwhile is told that this node does not lead.
     async fn wait_until_leading(&mut self) -> Option<u64> {
-        let mut metrics = self.raft.metrics();
+        let mut changes = self.raft.server_metrics();
         loop {
+            let elected = self.elected().is_some();
             if let Some(term) = self.leading() {
                 return Some(term);
             }
             tokio::select! {
                 proposal = self.queue.recv() => refuse(proposal?, "this node does not lead"),
-                changed = metrics.changed() => if changed.is_err() { self.refuse_for_ever().await; return None },
-                _ = self.progress.changed() => {}
+                changed = changes.changed() => if changed.is_err() { self.refuse_for_ever().await; return None },
+                // A follower applies with every batch, and is not to be woken for that.
+                _ = self.progress.changed(), if elected => {}
             }
         }
     }

@@ -152,7 +152,7 @@ impl RaftLogStorage<Types> for LogStore {
     }
 
     async fn save_committed(&mut self, committed: Option<LogId>) -> io::Result<()> {
-        // Not durable by itself: the next sync covers it, and until then a restart only re-learns it.
+        // Not durable by itself: the next append brings it along, and until then a restart only re-learns it.
         let Some(committed) = committed else { return Ok(()) };
         self.log.put(LogKey::Committed, &convert::log_id(&committed).encode_to_vec(), false)
     }

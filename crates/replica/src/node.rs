@@ -6,6 +6,7 @@ mod submit;
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use openraft::async_runtime::watch::WatchReceiver;
@@ -52,6 +53,9 @@ pub enum StartError {
     #[error("the log and the state do not fit together: {0}")]
     Recovery(String),
 }
+
+/// How often whoever waits for this node's end looks for itself.
+const STOP_LOOKED_FOR_EVERY: Duration = Duration::from_secs(1);
 
 /// Notices that a slow listener may be behind: a batch that expires a thousand permits fits.
 const NOTICES_KEPT: usize = 4096;
@@ -280,13 +284,15 @@ impl Node {
 
     /// Resolves when this node has stopped for good, with the reason. The process should end then.
     pub async fn stopped(&self) -> String {
-        let mut metrics = self.inner.raft.metrics();
+        // Raft's whole metrics change several times with every batch; these with the term, and they end with Raft.
+        let mut changes = self.inner.raft.server_metrics();
         loop {
             if let Some(reason) = self.inner.stop_reason() {
                 return reason;
             }
-            if metrics.changed().await.is_err() {
-                return self.inner.fatal.get().cloned().unwrap_or_else(|| "the consensus task has ended".to_owned());
+            if let Ok(Err(_)) = tokio::time::timeout(STOP_LOOKED_FOR_EVERY, changes.changed()).await {
+                let said = self.inner.stop_reason().or_else(|| self.inner.fatal.get().cloned());
+                return said.unwrap_or_else(|| "the consensus task has ended".to_owned());
             }
         }
     }

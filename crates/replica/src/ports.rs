@@ -50,7 +50,7 @@ pub trait Log: Debug + Send + Sync + 'static {
     fn read(&self, range: Range<u64>, bytes_max: usize) -> io::Result<Vec<(u64, Bytes)>>;
     /// The entry with the highest index.
     fn last(&self) -> io::Result<Option<(u64, Bytes)>>;
-    /// Sets a small value; durable on return if `durable`.
+    /// Sets a small value; durable on return if `durable`, else no sooner than the next append.
     fn put(&self, key: LogKey, value: &[u8], durable: bool) -> io::Result<()>;
     /// Reads a small value.
     fn get(&self, key: LogKey) -> io::Result<Option<Vec<u8>>>;

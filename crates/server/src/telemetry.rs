@@ -1,5 +1,6 @@
 //! Logs, metrics and traces of the process. Absent on purpose: what is measured; each crate names its own.
 
+use std::io::IsTerminal;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -30,9 +31,11 @@ const LOGGED: &str = "info,openraft=warn,openraft::replication=error,\
 /// Installs all three. Logs go to standard error; `RUST_LOG` chooses them.
 pub fn install(node_id: u64, otlp_endpoint: Option<&str>) -> anyhow::Result<Telemetry> {
     let calls = if otlp_endpoint.is_some() { "info" } else { "off" };
-    let usual = || EnvFilter::new(format!("{LOGGED},{}={calls}", placet_edge::telemetry::STREAM_CALLS));
+    let usual = || EnvFilter::new(format!("{LOGGED},{}={calls}", placet_edge::telemetry::CALLS));
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| usual());
-    let logs = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(true);
+    // Colours are for people: a file or a collector gets none.
+    let colours = std::io::stderr().is_terminal();
+    let logs = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colours).with_target(true);
     let traces = match otlp_endpoint {
         None => None,
         Some(endpoint) => {

@@ -75,7 +75,8 @@ impl Family {
 
 /// A key of parts.
 pub(crate) fn key(parts: &[&[u8]]) -> Vec<u8> {
-    let mut key = DOMAIN.to_vec();
+    let mut key = Vec::with_capacity(parts.iter().fold(DOMAIN.len(), |sum, part| sum + part.len()));
+    key.extend_from_slice(DOMAIN);
     parts.iter().for_each(|part| key.extend_from_slice(part));
     key
 }

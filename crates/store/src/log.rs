@@ -39,14 +39,23 @@ pub struct RocksLog {
     purged: AtomicU64,
     /// Which entries there are: from, and below.
     present: Mutex<Range<u64>>,
-    /// The number of the last write; held while one is made, so that numbers are in the order of writes.
-    serial: Mutex<u64>,
+    /// Locked while a write is made, so that numbers are in the order of writes.
+    writes: Mutex<Writes>,
     /// Truncations, so that a reader knows whether one ran beside it.
     truncations: AtomicU64,
     /// Entries below this index may be older than their checksums.
     bare_below: u64,
     keeper: Arc<Keeper>,
     _lock: Arc<FolderLock>,
+}
+
+#[derive(Debug)]
+struct Writes {
+    /// The number of the last one.
+    last: u64,
+    /// What is committed, until the next write brings it along: it changes with every batch, and a write of its own
+    /// would be a third of the work.
+    committed: Option<Vec<u8>>,
 }
 
 /// A log that was found good and has made no promise yet.
@@ -108,11 +117,15 @@ impl RocksLog {
         let mut options = WriteOptions::default();
         options.set_sync(durable && self.fsync);
         let key = small_key(SERIAL);
-        let mut serial = self.serial.lock();
-        let next = serial.saturating_add(1);
+        let mut writes = self.writes.lock();
+        let next = writes.last.saturating_add(1);
         batch.put(&key, frame(&key, &next.to_be_bytes()));
+        if let Some(committed) = writes.committed.take() {
+            let key = small_key(name(LogKey::Committed));
+            batch.put(&key, frame(&key, &committed));
+        }
         self.db.write_opt(batch, &options).map_err(io_error)?;
-        *serial = next;
+        writes.last = next;
         Ok(next)
     }
 
@@ -219,7 +232,7 @@ impl Opened {
             fsync,
             purged: AtomicU64::new(0),
             present: Mutex::new(0..0),
-            serial: Mutex::new(serial),
+            writes: Mutex::new(Writes { last: serial, committed: None }),
             truncations: AtomicU64::new(0),
             bare_below: 0,
             keeper,
@@ -326,7 +339,7 @@ impl Log for RocksLog {
         if !self.fsync {
             return Ok(());
         }
-        let up_to = *self.serial.lock();
+        let up_to = self.writes.lock().last;
         self.db.flush_wal(true).map_err(io_error)?;
         self.keeper.marker.synced(up_to)
     }
@@ -390,6 +403,10 @@ impl Log for RocksLog {
     }
 
     fn put(&self, key: LogKey, value: &[u8], durable: bool) -> io::Result<()> {
+        if matches!(key, LogKey::Committed) && !durable {
+            self.writes.lock().committed = Some(value.to_vec());
+            return Ok(());
+        }
         let at = small_key(name(key));
         let mut batch = WriteBatch::default();
         batch.put(&at, frame(&at, value));
@@ -399,6 +416,11 @@ impl Log for RocksLog {
     }
 
     fn get(&self, key: LogKey) -> io::Result<Option<Vec<u8>>> {
+        if matches!(key, LogKey::Committed)
+            && let Some(held) = &self.writes.lock().committed
+        {
+            return Ok(Some(held.clone()));
+        }
         self.read_small(name(key))
     }
 
@@ -411,6 +433,16 @@ impl Log for RocksLog {
 
     fn durable(&self) -> bool {
         self.fsync
+    }
+}
+
+impl Drop for RocksLog {
+    fn drop(&mut self) {
+        if self.writes.lock().committed.is_some()
+            && let Err(error) = self.write(WriteBatch::default(), false)
+        {
+            tracing::warn!(%error, "what is committed could not be noted; the next start learns it anew");
+        }
     }
 }
 

@@ -176,7 +176,7 @@ impl Generation {
 
     /// Writes changes and position in one step.
     pub(crate) fn apply(&self, changes: Changes, position: &[u8]) -> io::Result<()> {
-        let mut batch = Batch { generation: self, batch: WriteBatch::default() };
+        let mut batch = Batch::new(self)?;
         batch.entries(&changes)?;
         for (id, record) in &changes.requests {
             batch.put(Family::Requests, &key(&[id.as_str().as_bytes()]), record)?;
@@ -191,18 +191,18 @@ impl Generation {
             batch.put(Family::Budgets, &keys::counter(of), counter)?;
         }
         for (digest, policy) in &changes.policies {
-            batch.put_raw(Family::Policies, &key(&[digest.as_str().as_bytes()]), policy.canonical().as_bytes())?;
+            batch.put_raw(Family::Policies, &key(&[digest.as_str().as_bytes()]), policy.canonical().as_bytes());
         }
         for (digest, record) in &changes.policy_records {
             batch.policy_record(digest.as_str().as_bytes(), record.as_ref())?;
         }
         for ((level, index), hash) in &changes.merkle {
-            batch.put_raw(Family::Merkle, &key(&[&[*level], &index.to_be_bytes()]), &hash.0)?;
+            batch.put_raw(Family::Merkle, &key(&[&[*level], &index.to_be_bytes()]), &hash.0);
         }
         if let Some(meta) = &changes.meta {
             batch.put(Family::Meta, &key(&[META]), meta)?;
         }
-        batch.put_raw(Family::Meta, &key(&[POSITION]), position)?;
+        batch.put_raw(Family::Meta, &key(&[POSITION]), position);
         self.db.write_opt(batch.batch, &WriteOptions::default()).map_err(io_error)?;
         if let Some(meta) = changes.meta {
             *self.meta.lock() = meta;
@@ -222,31 +222,48 @@ pub(crate) fn open_read_only(path: &Path, tuning: &Tuning, whole: bool) -> Resul
     DB::open_cf_descriptors_read_only(&options, path, tuning.families(), false)
 }
 
+/// One write to the database in the making. What it is made of is looked up and allocated once.
 struct Batch<'g> {
     generation: &'g Generation,
+    families: [&'g ColumnFamily; Family::ALL.len()],
     batch: WriteBatch,
+    value: Vec<u8>,
 }
 
-impl Batch<'_> {
-    fn put_raw(&mut self, family: Family, key: &[u8], value: &[u8]) -> io::Result<()> {
-        self.batch.put_cf(self.generation.family(family)?, key, value);
-        Ok(())
+impl<'g> Batch<'g> {
+    fn new(generation: &'g Generation) -> io::Result<Self> {
+        let mut families = [generation.family(Family::Meta)?; Family::ALL.len()];
+        for (place, family) in families.iter_mut().zip(Family::ALL) {
+            *place = generation.family(family)?;
+        }
+        Ok(Self { generation, families, batch: WriteBatch::default(), value: Vec::new() })
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "one for each family, in the order of `Family::ALL`")]
+    fn family(&self, family: Family) -> &'g ColumnFamily {
+        self.families[family as usize]
+    }
+
+    fn put_raw(&mut self, family: Family, key: &[u8], value: &[u8]) {
+        self.batch.put_cf(self.family(family), key, value);
     }
 
     fn put(&mut self, family: Family, key: &[u8], value: &impl Serialize) -> io::Result<()> {
-        self.put_raw(family, key, &serde_json::to_vec(value).map_err(broken)?)
+        self.value.clear();
+        serde_json::to_writer(&mut self.value, value).map_err(broken)?;
+        self.batch.put_cf(self.family(family), key, &self.value);
+        Ok(())
     }
 
-    fn delete(&mut self, family: Family, key: &[u8]) -> io::Result<()> {
-        self.batch.delete_cf(self.generation.family(family)?, key);
-        Ok(())
+    fn delete(&mut self, family: Family, key: &[u8]) {
+        self.batch.delete_cf(self.family(family), key);
     }
 
     fn entries(&mut self, changes: &Changes) -> io::Result<()> {
         let mut next = self.generation.meta().next_index;
         for (index, bytes) in &changes.entries {
             if *index < next {
-                if self.generation.entry(*index)?.as_ref() != Some(bytes) {
+                if self.generation.entry(*index)?.as_deref() != Some(&**bytes) {
                     return Err(broken(format!("evidence entry `{index}` exists and is never changed")));
                 }
                 continue;
@@ -254,7 +271,7 @@ impl Batch<'_> {
             if *index > next {
                 return Err(broken(format!("evidence entry `{index}` would leave a gap after `{next}`")));
             }
-            self.put_raw(Family::Evidence, &key(&[&index.0.to_be_bytes()]), bytes)?;
+            self.put_raw(Family::Evidence, &key(&[&index.0.to_be_bytes()]), bytes);
             next = next.next();
         }
         Ok(())
@@ -263,9 +280,9 @@ impl Batch<'_> {
     fn permit(&mut self, id: &[u8], record: &PermitRecord) -> io::Result<()> {
         let index = key(&[&[OPEN], &record.index.0.to_be_bytes()]);
         match record.status {
-            PermitStatus::Held => self.put_raw(Family::Permits, &index, id)?,
+            PermitStatus::Held => self.put_raw(Family::Permits, &index, id),
             PermitStatus::Settled | PermitStatus::Released | PermitStatus::Expired => {
-                self.delete(Family::Permits, &index)?;
+                self.delete(Family::Permits, &index);
             }
         }
         self.put(Family::Permits, &key(&[&[RECORD], id]), record)
@@ -277,8 +294,9 @@ impl Batch<'_> {
         match record {
             Some(record) => self.put(Family::Policies, &at, record),
             None => {
-                self.delete(Family::Policies, &at)?;
-                self.delete(Family::Policies, &key(&[digest]))
+                self.delete(Family::Policies, &at);
+                self.delete(Family::Policies, &key(&[digest]));
+                Ok(())
             }
         }
     }
@@ -287,9 +305,9 @@ impl Batch<'_> {
         let id = record.approval_id.as_str().as_bytes();
         let index = key(&[&[OPEN], id]);
         match record.state {
-            ApprovalState::Pending | ApprovalState::Approved => self.put_raw(Family::Approvals, &index, b"")?,
+            ApprovalState::Pending | ApprovalState::Approved => self.put_raw(Family::Approvals, &index, b""),
             ApprovalState::Denied | ApprovalState::Expired | ApprovalState::Consumed => {
-                self.delete(Family::Approvals, &index)?;
+                self.delete(Family::Approvals, &index);
             }
         }
         self.put(Family::Approvals, &key(&[&[RECORD], id]), record)

@@ -95,6 +95,25 @@ fn the_log_reads_what_was_appended() {
     assert!(again.log.last().unwrap().is_none(), "a purge may run ahead of the log");
 }
 
+/// Goal: what is committed is read back at once, comes with the next append, and with the end of the log.
+#[test]
+fn what_is_committed_comes_with_the_next_append() {
+    let dir = tempfile::tempdir().unwrap();
+    let committed = |store: &Store| store.log.get(LogKey::Committed).unwrap();
+    let first = store(dir.path());
+    first.log.put(LogKey::Committed, b"one", false).unwrap();
+    assert_eq!(committed(&first).unwrap(), b"one");
+    first.log.append(&entries(1..3)).unwrap();
+    assert_eq!(committed(&first).unwrap(), b"one");
+    first.log.put(LogKey::Committed, b"two", false).unwrap();
+    first.log.put(LogKey::Committed, b"three", false).unwrap();
+    drop(first);
+    let again = store(dir.path());
+    assert_eq!(committed(&again).unwrap(), b"three");
+    again.log.put(LogKey::Committed, b"four", true).unwrap();
+    assert_eq!(committed(&again).unwrap(), b"four");
+}
+
 #[test]
 fn case_101_evidence_is_written_once() {
     // Conformance case 101: nothing changes or removes an entry.
@@ -106,12 +125,12 @@ fn case_101_evidence_is_written_once() {
     assert_eq!(store.state.position().unwrap().unwrap(), b"2", "the same bytes again change nothing");
 
     let mut other = Changes::default();
-    other.entries.insert(EvidenceIndex(2), b"{\"forged\":true}".to_vec());
+    other.entries.insert(EvidenceIndex(2), (&b"{\"forged\":true}"[..]).into());
     let error = store.state.apply(other, b"3").unwrap_err().to_string();
     assert!(error.contains("`aud-2` exists and is never changed"), "{error}");
 
     let mut gap = Changes::default();
-    gap.entries.insert(EvidenceIndex(9), b"{}".to_vec());
+    gap.entries.insert(EvidenceIndex(9), (&b"{}"[..]).into());
     let error = store.state.apply(gap, b"3").unwrap_err().to_string();
     assert!(error.contains("`aud-9` would leave a gap after `aud-4`"), "{error}");
 

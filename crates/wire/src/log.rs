@@ -79,7 +79,7 @@ pub enum LogError {
 /// The bytes of a batch in `format`, from [`OLDEST`] to [`NEWEST`]; another one is taken for the nearest of these.
 pub fn encode(format: u32, batch: &Batch) -> Bytes {
     let records = batch.events.iter().map(|event| peer::Record {
-        entry: Bytes::copy_from_slice(&event.bytes),
+        entry: event.bytes.clone(),
         permit_id: event.permit_id.as_ref().map(|id| id.as_str().to_owned()),
     });
     let mut encoded = peer::Batch {
@@ -126,8 +126,7 @@ fn batch_of(batch: &peer::Batch, records: Vec<peer::Record>) -> Result<Batch, Lo
     let found = batch.chain_head.len();
     let chain_head = <[u8; 32]>::try_from(batch.chain_head.as_ref()).map_err(|_| LogError::ChainHead { found })?;
     let events = records.into_iter().map(|record| {
-        Event::decode(record.entry.to_vec(), record.permit_id.map(PermitId::new))
-            .map_err(|source| LogError::Entry { source })
+        Event::decode(record.entry, record.permit_id.map(PermitId::new)).map_err(|source| LogError::Entry { source })
     });
     Ok(Batch {
         term: batch.term,

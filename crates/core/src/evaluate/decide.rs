@@ -1,5 +1,6 @@
 //! Decide (AADP §6): parse, replay, approval, judgement, and the one entry that records them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::approval_ref;
@@ -98,7 +99,7 @@ pub(super) fn decide_request(
         resumes: approval.resumes,
         session_id: request.session_id,
         source: request.source,
-        trace: Trace::of(&judged.trace),
+        trace: Trace::of(judged.trace),
         undo_of: judged.undo_of,
         undo_until: terms.undo_until,
         url_canonicalizer: judged.url_canonicalizer,
@@ -160,7 +161,9 @@ fn permit_terms<R: Read>(case: &Case<'_, R>, judged: &Judged, permit_id: &Permit
     let act_until = at.plus_ms(action.execute_within_ms.unwrap_or(document.execute_within_ms));
     let undoable = judged.effective == Tier::Auto && !case.approved() && action.compensating_command.is_some();
     let undo_until = undoable.then(|| at.plus_ms(action.undo_window_ms));
-    let obligation = |kind: &str, value: Option<String>| Obligation { required: true, kind: kind.to_owned(), value };
+    fn obligation(kind: impl Into<Cow<'static, str>>, value: Option<String>) -> Obligation {
+        Obligation { required: true, kind: kind.into(), value }
+    }
     let mut obligations =
         vec![obligation("report_result", None), obligation("execute_within", Some(act_until.to_string()))];
     if let Some(until) = undo_until {
@@ -175,7 +178,7 @@ fn permit_terms<R: Read>(case: &Case<'_, R>, judged: &Judged, permit_id: &Permit
             "idempotency_key" => Some(permit_id.digest().to_string()),
             _ => rule.value.clone(),
         };
-        obligations.push(obligation(&rule.kind, value));
+        obligations.push(obligation(rule.kind.clone(), value));
     }
     PermitTerms { deadline: Some(act_until.plus_ms(document.report_grace_ms)), undo_until, obligations }
 }

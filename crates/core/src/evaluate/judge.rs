@@ -5,6 +5,8 @@
 //!         ─ observe | propose ─ dry run ─ budgets ─ permit
 //! ```
 
+use std::borrow::Cow;
+
 use super::approval_ref::PresentedApproval;
 use super::budget::{self, Refusal};
 use super::effects::{self, Resolved};
@@ -20,6 +22,11 @@ use crate::reply::{BudgetObject, Protocol, Reason, Tier, Verdict};
 use crate::request::DecideRequest;
 use crate::state::{Meta, Read, ReadError};
 use crate::trace::{Check, CheckResult};
+
+/// Text of a trace: words of this program are not copied.
+trait Text: Into<Cow<'static, str>> {}
+
+impl<T: Into<Cow<'static, str>>> Text for T {}
 
 /// One request and everything that it is judged by.
 pub(super) struct Case<'a, R> {
@@ -91,15 +98,21 @@ impl Judged {
         self.settle(Verdict::Deny, reason, detail)
     }
 
-    fn check(&mut self, check: &str, rule: &str, condition: &str, value: impl Into<String>, passed: bool) {
+    fn check(&mut self, check: &'static str, rule: impl Text, condition: impl Text, value: impl Text, passed: bool) {
         let result = if passed { CheckResult::Pass } else { CheckResult::Fail };
-        self.trace.push(Check {
-            check: check.to_owned(),
-            condition: condition.to_owned(),
-            result,
-            rule: rule.to_owned(),
-            value: value.into(),
-        });
+        self.step(check, rule, condition, value, result);
+    }
+
+    fn step(
+        &mut self,
+        check: &'static str,
+        rule: impl Text,
+        condition: impl Text,
+        value: impl Text,
+        result: CheckResult,
+    ) {
+        let (rule, condition, value) = (rule.into(), condition.into(), value.into());
+        self.trace.push(Check { check: check.into(), condition, result, rule, value });
     }
 }
 
@@ -158,8 +171,8 @@ impl<R: Read> Case<'_, R> {
             let (request, principal) = (self.request, self.recorder.principal);
             let engaged = switch::stops(self.meta, &request.action_type, principal, &judged.effects);
             let (rule, value) = match &engaged {
-                Some(switch) => (switch.as_str(), "engaged"),
-                None => ("kill_switch", "released"),
+                Some(switch) => (Cow::Owned(switch.clone()), "engaged"),
+                None => (Cow::Borrowed("kill_switch"), "released"),
             };
             judged.check("kill_switch", rule, "released", value, engaged.is_none());
             if let Some(switch) = engaged {
@@ -171,7 +184,8 @@ impl<R: Read> Case<'_, R> {
             }
         }
         let name = self.request.action_type.as_str();
-        judged.check("default_deny", name, "the policy in force names the action type", name, action.is_some());
+        let (rule, condition) = (name.to_owned(), "the policy in force names the action type");
+        judged.check("default_deny", rule, condition, name.to_owned(), action.is_some());
         let (Some(action), Some(policy)) = (action, self.policy) else {
             return Ok(judged.deny(Reason::DefaultDeny, format!("no policy names action type `{name}`")));
         };
@@ -187,7 +201,7 @@ impl<R: Read> Case<'_, R> {
                 "redacted".clone_into(&mut failure.value);
             }
             let detail = format!("`{}` demands {}, found {}", failure.rule, failure.condition, failure.value);
-            judged.check("bounds", &failure.rule, &failure.condition, failure.value, false);
+            judged.check("bounds", failure.rule, failure.condition, failure.value, false);
             return Ok(judged.deny(Reason::Bounds, detail));
         }
         judged.check("bounds", "bounds", "arguments inside the policy's bounds", "inside", true);
@@ -200,7 +214,7 @@ impl<R: Read> Case<'_, R> {
         }
         if let Some(audience) = &action.present_bound {
             let presented = self.request.presented_audience.as_deref().unwrap_or("none");
-            judged.check("present_bound", "present_bound", audience, clip(presented), presented == audience);
+            judged.check("present_bound", "present_bound", audience.clone(), clip(presented), presented == audience);
             if presented != audience {
                 let detail = format!("a permit is for `{audience}` alone, and `presented_audience` is another");
                 return Ok(judged.deny(Reason::PresentBound, detail));
@@ -222,7 +236,8 @@ impl<R: Read> Case<'_, R> {
         let (reason, detail) = escalation.unwrap_or((Reason::TierConfirm, "the policy asks for a human".to_owned()));
         let (recorder, name) = (self.recorder, &self.request.action_type);
         if let Some(detail) = queue::full(self.state, &action.approval, name, recorder.principal, recorder.at)? {
-            judged.check(Reason::ProposalsExhausted.as_str(), "approval.queue", "room for one more", &detail, false);
+            let check = Reason::ProposalsExhausted.as_str();
+            judged.check(check, "approval.queue", "room for one more", detail.clone(), false);
             return Ok(judged.deny(Reason::ProposalsExhausted, detail));
         }
         if reason == Reason::TierConfirm {
@@ -263,29 +278,24 @@ impl<R: Read> Case<'_, R> {
         let mut escalation = None;
         if let Some((label, tier)) = floor {
             let raised = tier > action.tier;
-            judged.check(
-                "effect_floor",
-                &label,
-                &format!("tier {} or more", u8::from(tier)),
-                u8::from(action.tier).to_string(),
-                !raised,
-            );
+            let (demand, value) = (format!("tier {} or more", u8::from(tier)), u8::from(action.tier).to_string());
+            let detail = format!("effect `{label}` demands {demand}");
+            judged.check("effect_floor", label, demand, value, !raised);
             if raised {
                 judged.effective = tier;
-                let detail = format!("effect `{label}` demands tier {} or more", u8::from(tier));
                 escalation = Some((Reason::EffectFloor, detail));
             }
         }
         if judged.effective != Tier::Observe
             && let Some(class) = judged.opaque_class.clone()
         {
-            judged.check("opaque_host", &class, "a target that can be told", "opaque", false);
+            judged.check("opaque_host", class.clone(), "a target that can be told", "opaque", false);
             judged.effective = Tier::Confirm;
             escalation = Some((Reason::EffectFloor, format!("`{class}` leads elsewhere, so a human decides")));
         }
         if matches!(judged.effective, Tier::Auto | Tier::AutoCapped) {
             let reversible = action.compensating_command.is_some();
-            let value = action.compensating_command.as_deref().unwrap_or("none");
+            let value = action.compensating_command.clone().unwrap_or_else(|| "none".to_owned());
             judged.check("reversibility", "compensating_command", "registered", value, reversible);
             if !reversible {
                 judged.effective = Tier::Confirm;
@@ -317,13 +327,7 @@ impl<R: Read> Case<'_, R> {
             (false, false) if judged.effective == Tier::Confirm => ("pending", CheckResult::Unresolved),
             (false, false) => ("pending", CheckResult::Fail),
         };
-        judged.trace.push(Check {
-            check: "external_authorization".to_owned(),
-            condition: "authorised".to_owned(),
-            result,
-            rule: "mandate".to_owned(),
-            value: value.to_owned(),
-        });
+        judged.step("external_authorization", "mandate", "authorised", value, result);
         if denied {
             return Err("the mandate authority denies this action type".to_owned());
         }
@@ -365,13 +369,8 @@ impl<R: Read> Case<'_, R> {
                 Ok(judged.settle(Verdict::Permit, reason, detail))
             }
             Err(Refusal::CostUnknown { budget }) => {
-                judged.trace.push(Check {
-                    check: "cost_unknown".to_owned(),
-                    condition: "an amount that can be resolved".to_owned(),
-                    result: CheckResult::Unresolved,
-                    rule: budget.clone(),
-                    value: "none".to_owned(),
-                });
+                let condition = "an amount that can be resolved";
+                judged.step("cost_unknown", budget.clone(), condition, "none", CheckResult::Unresolved);
                 Ok(judged.deny(Reason::CostUnknown, format!("budget `{budget}` applies and the amount is unknown")))
             }
             Err(Refusal::Exhausted { kind, window, object, detail }) => {
@@ -382,13 +381,8 @@ impl<R: Read> Case<'_, R> {
                         object.name, object.remaining, object.limit, object.dimension
                     )
                 });
-                judged.check(
-                    reason.as_str(),
-                    &object.name,
-                    &format!("at most {}", object.limit),
-                    object.consumed.to_string(),
-                    false,
-                );
+                let (condition, value) = (format!("at most {}", object.limit), object.consumed.to_string());
+                judged.check(reason.as_str(), object.name.clone(), condition, value, false);
                 judged.budget = (self.request.protocol >= Protocol::V02).then_some(object);
                 Ok(judged.deny(reason, detail))
             }

@@ -69,7 +69,7 @@ impl Rederivation {
         let found = Check { state: &self.state, before: self.before.as_ref(), entry: &entry }.derive()?;
         let permit_id = permit_digest(&entry.body).map(stand_in);
         let index = entry.index;
-        let event = Event::of(bytes, entry, permit_id);
+        let event = Event::of(bytes.into(), entry, permit_id);
         let mut overlay = Overlay::new(&self.state);
         fold(&mut overlay, &event).map_err(|error| difference(index, "state", "readable", error))?;
         let changes = overlay.into_changes();

@@ -47,7 +47,7 @@ impl MemState {
         }
         self.merkle.extend(changes.merkle);
         for (index, bytes) in changes.entries {
-            self.entries.entry(index).or_insert(bytes);
+            self.entries.entry(index).or_insert_with(|| bytes.to_vec());
         }
     }
 }

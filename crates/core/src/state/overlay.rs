@@ -1,8 +1,11 @@
 //! Records that were folded and are not applied yet, over records that are.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::Hash as StdHash;
 use std::sync::Arc;
+
+use bytes::Bytes;
 
 use super::{
     ApprovalRecord, Counter, CounterKey, MerkleKey, Meta, PermitRecord, PolicyRecord, Read, ReadError, RequestRecord,
@@ -26,7 +29,7 @@ pub struct Changes {
     /// Nodes of the tree over the entries that became complete.
     pub merkle: HashMap<MerkleKey, Hash>,
     /// Canonical bytes of new entries.
-    pub entries: BTreeMap<EvidenceIndex, Vec<u8>>,
+    pub entries: BTreeMap<EvidenceIndex, Bytes>,
 }
 
 /// A value and the batch that wrote it.
@@ -44,7 +47,7 @@ pub struct Overlay<R> {
     policies: HashMap<PolicyDigest, Tagged<Arc<PolicySet>>>,
     policy_records: HashMap<PolicyDigest, Tagged<Option<PolicyRecord>>>,
     merkle: HashMap<MerkleKey, Tagged<Hash>>,
-    entries: HashMap<EvidenceIndex, Tagged<Vec<u8>>>,
+    entries: HashMap<EvidenceIndex, Tagged<Bytes>>,
     batch: u64,
     touched: Touched,
     sealed: VecDeque<(u64, Touched)>,
@@ -155,9 +158,28 @@ impl<R: Read> Overlay<R> {
         self.approvals.insert(id, (self.batch, record));
     }
 
-    pub(crate) fn put_counter(&mut self, key: CounterKey, counter: Counter) {
-        self.touched.counters.push(key.clone());
-        self.counters.insert(key, (self.batch, counter));
+    /// The counter under `key`, to be changed in place: a hot one is changed by every event of a batch. Where there is
+    /// none, a new one, if `create` is set.
+    pub(crate) fn counter_mut(&mut self, key: CounterKey, create: bool) -> Result<Option<&mut Counter>, ReadError> {
+        let (_, counter) = match self.counters.entry(key) {
+            Entry::Occupied(place) => {
+                if place.get().0 != self.batch {
+                    self.touched.counters.push(place.key().clone());
+                }
+                let counter = place.into_mut();
+                counter.0 = self.batch;
+                counter
+            }
+            Entry::Vacant(place) => {
+                let known = self.base.counter(place.key())?;
+                if known.is_none() && !create {
+                    return Ok(None);
+                }
+                self.touched.counters.push(place.key().clone());
+                place.insert((self.batch, known.unwrap_or_default()))
+            }
+        };
+        Ok(Some(counter))
     }
 
     pub(crate) fn put_policy(&mut self, digest: PolicyDigest, policy: Arc<PolicySet>) {
@@ -175,7 +197,7 @@ impl<R: Read> Overlay<R> {
         self.merkle.insert(node, (self.batch, hash));
     }
 
-    pub(crate) fn put_entry(&mut self, index: EvidenceIndex, bytes: Vec<u8>) {
+    pub(crate) fn put_entry(&mut self, index: EvidenceIndex, bytes: Bytes) {
         self.touched.entries.push(index);
         self.entries.insert(index, (self.batch, bytes));
     }
@@ -226,7 +248,7 @@ impl<R: Read> Read for Overlay<R> {
     }
     fn entry(&self, index: EvidenceIndex) -> Result<Option<Vec<u8>>, ReadError> {
         match self.entries.get(&index) {
-            Some((_, bytes)) => Ok(Some(bytes.clone())),
+            Some((_, bytes)) => Ok(Some(bytes.to_vec())),
             None => self.base.entry(index),
         }
     }

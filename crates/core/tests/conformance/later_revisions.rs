@@ -142,7 +142,7 @@ fn case_l07_the_budget_name_tells_day_and_month_apart() {
         let found = reply.budget.clone().unwrap();
         assert_eq!((found.name.as_str(), found.window.as_str()), (budget, window));
         let last = pdp.trace(&reply).pop().unwrap();
-        assert_eq!((last.check.as_str(), last.rule.as_str()), ("budget_exhausted", budget));
+        assert_eq!((&*last.check, &*last.rule), ("budget_exhausted", budget));
     }
 }
 
@@ -236,7 +236,7 @@ fn case_l10_the_trace_names_the_reason() {
             assert_eq!(trace.is_empty(), reason == "malformed", "{shown}");
             let failed: Vec<&Check> = trace.iter().filter(|check| check.result != CheckResult::Pass).collect();
             let last_fail = trace.iter().rev().find(|check| check.result == CheckResult::Fail);
-            let names = |check: &Check| check.check == reason || check_of(reason).contains(&check.check.as_str());
+            let names = |check: &Check| check.check == reason || check_of(reason).contains(&&*check.check);
             match reply.verdict {
                 Verdict::Deny if reason != "malformed" => {
                     assert!(names(failed.last().unwrap()), "{shown}");
@@ -254,7 +254,7 @@ fn case_l10_the_trace_names_the_reason() {
         pdp.switch(true);
         let reply = pdp.ask("lamp.toggle", json!({"state": "on"}));
         let trace = pdp.trace(&reply);
-        assert_eq!((trace.len(), trace[0].check.as_str(), trace[0].result), (1, "kill_switch", CheckResult::Fail));
+        assert_eq!((trace.len(), &*trace[0].check, trace[0].result), (1, "kill_switch", CheckResult::Fail));
         seen.sort_unstable();
         seen.dedup();
         assert!(seen.len() >= 12, "{seen:?}");

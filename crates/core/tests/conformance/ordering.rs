@@ -203,7 +203,7 @@ fn case_039_a_permit() {
     let reply = pdp.ask("lamp.toggle", json!({"state": "on"}));
     assert_eq!(says(&reply), ("permit", "passed"));
     assert_eq!(tiers(&reply), (1, 1));
-    let kinds: Vec<&str> = reply.obligations.iter().map(|o| o.kind.as_str()).collect();
+    let kinds: Vec<&str> = reply.obligations.iter().map(|o| &*o.kind).collect();
     assert_eq!(kinds, ["report_result", "execute_within", "undo_available_until"]);
 }
 

@@ -156,14 +156,14 @@ fn what_a_hidden_value_does_not_decide_is_still_checked() {
         (budget.consumed, budget.remaining) = (budget.limit, Amount::ZERO);
     });
     assert_eq!(left, "budget");
-    let dearer = |checks: &mut Vec<Check>| checks.last_mut().unwrap().value = "9000".to_owned();
+    let dearer = |checks: &mut Vec<Check>| checks.last_mut().unwrap().value = "9000".into();
     assert_eq!(forged(&|decided| edit(decided, dearer)), "verdict");
 }
 
 fn edit(decided: &mut Decided, change: impl Fn(&mut Vec<Check>)) {
     let mut checks = decided.trace.checks().unwrap();
     change(&mut checks);
-    decided.trace = Trace::of(&checks);
+    decided.trace = Trace::of(checks);
 }
 
 impl Pdp {

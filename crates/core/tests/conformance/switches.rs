@@ -55,7 +55,7 @@ fn a_scope_stops_what_it_names() {
             assert!(reply.permit_id.is_none() && reply.approval_id.is_none());
             assert!(reply.detail.contains(&scope.to_string()), "{}", reply.detail);
             let last = pdp.trace(&reply).pop().unwrap();
-            assert_eq!((last.check.as_str(), last.rule), ("kill_switch", format!("kill_switch:{scope}")));
+            assert_eq!((&*last.check, &*last.rule), ("kill_switch", &*format!("kill_switch:{scope}")));
             assert_eq!(pdp.reserved(), (0, 0, 0));
         } else {
             assert_ne!(says(&reply).1, "kill_switch");

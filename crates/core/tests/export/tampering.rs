@@ -116,8 +116,8 @@ fn a_changed_amount() {
     decided(&mut changed[position]).request_digest = request.digest(&request.params_canonical());
     let intent = decided(&mut changed[position]);
     let mut checks = intent.trace.checks().unwrap();
-    checks.iter_mut().for_each(|check| check.value = check.value.replace("120.5", "20.5"));
-    intent.trace = Trace::of(&checks);
+    checks.iter_mut().for_each(|check| check.value = check.value.replace("120.5", "20.5").into());
+    intent.trace = Trace::of(checks);
     let denial = find(&changed, |body| matches!(body, Body::Decision(decided) if decided.budget.is_some()));
     let failure = found(changed);
     assert_eq!(failure.entry, at(denial), "{failure}");

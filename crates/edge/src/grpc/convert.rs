@@ -48,7 +48,7 @@ pub(super) fn decided(reply: DecideReply) -> v1::DecideResponse {
 }
 
 fn obligation(obligation: Obligation) -> v1::Obligation {
-    v1::Obligation { r#type: obligation.kind, value: obligation.value, required: obligation.required }
+    v1::Obligation { r#type: obligation.kind.into_owned(), value: obligation.value, required: obligation.required }
 }
 
 fn budget_object(budget: BudgetObject) -> v1::Budget {

@@ -412,7 +412,7 @@ fn decided(request: Result<DecideRequest, Box<Malformed>>) -> DecideReply {
         effective_tier: Tier::Confirm,
         permit_id: permit.then(|| PermitId::new(PERMIT_ID)),
         obligations: if permit {
-            vec![Obligation { required: true, kind: "report_result".to_owned(), value: None }]
+            vec![Obligation { required: true, kind: "report_result".into(), value: None }]
         } else {
             Vec::new()
         },

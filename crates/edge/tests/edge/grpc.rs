@@ -199,7 +199,7 @@ async fn policies_are_kept_listed_activated_and_dropped() {
     let activate = v1::ActivatePolicyRequest { digest: digest.clone(), expect: "none".into() };
     assert!(client.activate(signed(activate)).await.unwrap().into_inner().active);
     let expect = Some("none".into());
-    assert_eq!(house.fake.last().op, Op::ActivatePolicy { digest: PolicyDigest::new(&digest), expect });
+    assert_eq!(house.fake.last().op, Op::ActivatePolicy { digest: PolicyDigest::new(digest.as_str()), expect });
     let dropped = client.drop(signed(v1::DropPolicyRequest { digest: digest.clone() })).await.unwrap().into_inner();
     assert_eq!((dropped.digest, dropped.evidence_id.as_str()), (digest, "aud-9"));
     let bad = v1::DropPolicyRequest { digest: "all".into() };

@@ -122,7 +122,9 @@ async fn permits_are_checked_and_local_acts_recorded() {
 async fn policies_are_read_and_published() {
     let house = House::open().await;
     let digest = "ef".repeat(32);
-    let query = |digest: Option<&String>| Op::Query(Query::Policy { digest: digest.map(PolicyDigest::new) });
+    let query = |digest: Option<&String>| {
+        Op::Query(Query::Policy { digest: digest.map(|digest| PolicyDigest::new(digest.as_str())) })
+    };
     assert_eq!(ask("GET", "/v1/policies").of(&house).await.json()["active"], true);
     assert_eq!(house.fake.last().op, query(None));
     for path in [format!("/v1/policies?digest={digest}"), format!("/v1/policies/{digest}")] {
@@ -174,7 +176,7 @@ async fn kept_policies_are_listed_activated_and_dropped() {
     let (digest, other) = (PolicyDigest::new("ef".repeat(32)), "aa".repeat(32));
     let got = ask("GET", format!("/v1/policies?all=true&limit=1&after={other}")).of(&house).await.json();
     assert_eq!((&got["policies"][0]["used"], &got["next"]), (&false.into(), &other.clone().into()));
-    let after = Some(PolicyDigest::new(&other));
+    let after = Some(PolicyDigest::new(other.as_str()));
     assert_eq!(house.fake.last().op, Op::Query(Query::Policies { after, limit: 1 }));
     assert!(ask("GET", "/v1/policies?all=true").of(&house).await.json()["next"].is_null());
 

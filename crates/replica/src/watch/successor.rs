@@ -145,7 +145,8 @@ impl PeerWatch {
 
 /// Whether voter `id`, or without one every other voter, has acknowledged this leader once.
 fn has_heard(now: &Metrics, id: Option<u64>) -> bool {
-    let mut asked = now.membership_config.voter_ids().filter(|voter| *voter != now.id && id.is_none_or(|id| id == *voter));
+    let mut asked =
+        now.membership_config.voter_ids().filter(|voter| *voter != now.id && id.is_none_or(|id| id == *voter));
     asked.all(|voter| silence(now, voter).is_some())
 }
 

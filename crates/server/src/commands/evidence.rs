@@ -64,7 +64,7 @@ async fn sign_head(client: &Client) -> anyhow::Result<SignedHeadView> {
 async fn search(client: &Client, find: &Find) -> anyhow::Result<Value> {
     // A permit is a capability: only its digest leaves this machine.
     let permit = find.permit.as_ref().map(|permit| match permit.strip_prefix("pmt-") {
-        Some(_) => PermitId::new(permit).digest().to_string(),
+        Some(_) => PermitId::new(permit.as_str()).digest().to_string(),
         None => permit.clone(),
     });
     let filters = [

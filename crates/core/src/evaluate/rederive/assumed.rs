@@ -156,7 +156,7 @@ fn url_rules(
 /// Bounds of hidden arguments become presence, but for the one that failed, and those of an amount that is on record.
 fn keep_bounds(action: &mut Action, recorded: &Decided, hidden: &BTreeSet<&str>, drawn: Option<&str>) {
     let last = last_check(recorded).filter(|check| check.check == "bounds" && check.result == CheckResult::Fail);
-    let failed = last.as_ref().map(|check| check.rule.as_str());
+    let failed = last.as_ref().map(|check| &*check.rule);
     let stays = |kind: &str, name: &String| {
         !hidden.contains(name.as_str())
             || (kind == "numeric" && drawn == Some(name.as_str()))
@@ -184,7 +184,7 @@ fn amount(recorded: &Decided, document: &Document) -> Option<Amount> {
         Reason::RateExhausted | Reason::CapDailyRate => Some(Amount::ZERO),
         Reason::BudgetExhausted | Reason::CapEurDay | Reason::CapEurMonth => {
             let check = last_check(recorded)?;
-            let limit = document.budgets.get(&check.rule)?.limit;
+            let limit = document.budgets.get(&*check.rule)?.limit;
             let left = limit.minus_clamped(Amount::parse(&check.value)?);
             left.checked_add(Amount::parse(LITTLE)?).or_else(|| left.checked_add(Amount::ONE))
         }

@@ -68,7 +68,7 @@ impl Seen {
     }
 
     pub(super) fn obligations(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
-        self.reply.obligations.iter().map(|one| (one.kind.as_str(), one.value.as_deref()))
+        self.reply.obligations.iter().map(|one| (&*one.kind, one.value.as_deref()))
     }
 }
 
@@ -122,7 +122,7 @@ impl<'a> World<'a> {
         for name in &case.start.mandate_denied {
             let authority = self.policy.document().mandate_authority.clone();
             let denied = Mandate { authority, denied: true, serial: 1 };
-            Arc::make_mut(&mut self.state.meta.mandates).insert(ActionType::new(name), denied);
+            Arc::make_mut(&mut self.state.meta.mandates).insert(ActionType::new(name.as_str()), denied);
         }
         for (at, step) in &case.start.before {
             self.step(step).map_err(|Stopped(why)| Stopped(format!("the step in line {}: {why}", at.line)))?;
@@ -174,7 +174,7 @@ impl<'a> World<'a> {
     }
 
     fn decide(&mut self, asked: &Asked) -> Result<&Seen, Stopped> {
-        let principal = Principal::new(&asked.principal);
+        let principal = Principal::new(asked.principal.as_str());
         let body = match &asked.message {
             Message::Body(text) => text.clone().into_bytes(),
             Message::Members(members) => json::canonical(&self.message(members)?).into_bytes(),
