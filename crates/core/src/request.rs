@@ -289,15 +289,15 @@ fn local(mut fields: Fields<'_>) -> Result<LocalDecision, String> {
         action_type: fields.action_type()?,
         completed_at: fields.instant("completed_at")?,
         decided_at: fields.instant("decided_at")?,
+        error: fields.take("error")?,
         mode,
         outcome: fields.outcome()?,
+        params: json::canonical_object(&fields.params()?.0),
         policy,
         rationale: fields.required("rationale").map(str::to_owned)?,
         redacted: Vec::new(),
         request_id: fields.request_id()?,
         source: fields.source()?,
-        error: fields.take("error")?,
-        params: json::canonical_object(&fields.params()?.0),
     })
 }
 

@@ -148,11 +148,13 @@ impl Decider {
 
     /// The term in which this node is the leader now.
     fn elected(&self) -> Option<u64> {
-        let metrics = self.raft.metrics();
-        let metrics = metrics.borrow_watched();
-        let mine = metrics.vote.leader_id.voted_for == self.options.node_id && metrics.vote.committed;
-        let leads = mine && metrics.state == ServerState::Leader && metrics.running_state.is_ok();
-        leads.then_some(metrics.vote.leader_id.term)
+        // From what the Decider is woken by: Raft's whole metrics follow a moment later, and that would be missed.
+        let server = self.raft.server_metrics();
+        let server = server.borrow_watched();
+        let mine = server.vote.leader_id.voted_for == self.options.node_id && server.vote.committed;
+        let leads = mine && server.state == ServerState::Leader;
+        let runs = || self.raft.metrics().borrow_watched().running_state.is_ok();
+        (leads && runs()).then_some(server.vote.leader_id.term)
     }
 
     /// The same, if it may judge in it.

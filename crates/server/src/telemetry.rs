@@ -28,11 +28,19 @@ const LATENCY_BUCKETS: [f64; 12] = [0.000_5, 0.001, 0.002, 0.004, 0.008, 0.016, 
 const LOGGED: &str = "info,openraft=warn,openraft::replication=error,\
     openraft::engine::handler::replication_handler=error,openraft::core::heartbeat=error";
 
+/// What is let through. The spans of calls are there where they are exported, unless somebody says otherwise.
+fn directives(asked: Option<String>, exported: bool) -> String {
+    let calls = placet_edge::telemetry::CALLS;
+    match asked.filter(|asked| !asked.trim().is_empty() && EnvFilter::try_new(asked).is_ok()) {
+        Some(asked) if exported && !asked.contains(calls) => format!("{asked},{calls}=info"),
+        Some(asked) => asked,
+        None => format!("{LOGGED},{calls}={}", if exported { "info" } else { "off" }),
+    }
+}
+
 /// Installs all three. Logs go to standard error; `RUST_LOG` chooses them.
 pub fn install(node_id: u64, otlp_endpoint: Option<&str>) -> anyhow::Result<Telemetry> {
-    let calls = if otlp_endpoint.is_some() { "info" } else { "off" };
-    let usual = || EnvFilter::new(format!("{LOGGED},{}={calls}", placet_edge::telemetry::CALLS));
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| usual());
+    let filter = EnvFilter::new(directives(std::env::var(EnvFilter::DEFAULT_ENV).ok(), otlp_endpoint.is_some()));
     // Colours are for people: a file or a collector gets none.
     let colours = std::io::stderr().is_terminal();
     let logs = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colours).with_target(true);
@@ -65,6 +73,27 @@ impl Telemetry {
             && let Err(error) = provider.shutdown()
         {
             tracing::warn!(%error, "the last spans were not exported");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: who exports traces gets the spans of calls, whatever else is logged; who asks for something gets it.
+    #[test]
+    fn spans_of_calls_are_there_where_they_are_exported() {
+        let of = |asked: Option<&str>, exported| directives(asked.map(str::to_owned), exported);
+        assert!(of(None, true).ends_with(",placet::calls=info"));
+        for asked in [None, Some(""), Some("placet=loud")] {
+            assert!(of(asked, false).ends_with(",placet::calls=off"), "{asked:?}");
+        }
+        assert_eq!(of(Some("warn"), false), "warn");
+        assert_eq!(of(Some("warn"), true), "warn,placet::calls=info");
+        assert_eq!(of(Some("info,placet::calls=off"), true), "info,placet::calls=off");
+        for directives in [of(None, true), of(Some("warn"), true)] {
+            assert!(EnvFilter::try_new(&directives).is_ok(), "{directives}");
         }
     }
 }

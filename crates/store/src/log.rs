@@ -56,6 +56,8 @@ struct Writes {
     /// What is committed, until the next write brings it along: it changes with every batch, and a write of its own
     /// would be a third of the work.
     committed: Option<Vec<u8>>,
+    /// A write or a sync failed: after that nothing is written any more.
+    failed: bool,
 }
 
 /// A log that was found good and has made no promise yet.
@@ -124,7 +126,9 @@ impl RocksLog {
             let key = small_key(name(LogKey::Committed));
             batch.put(&key, frame(&key, &committed));
         }
-        self.db.write_opt(batch, &options).map_err(io_error)?;
+        let written = self.db.write_opt(batch, &options);
+        writes.failed |= written.is_err();
+        written.map_err(io_error)?;
         writes.last = next;
         Ok(next)
     }
@@ -232,7 +236,7 @@ impl Opened {
             fsync,
             purged: AtomicU64::new(0),
             present: Mutex::new(0..0),
-            writes: Mutex::new(Writes { last: serial, committed: None }),
+            writes: Mutex::new(Writes { last: serial, committed: None, failed: false }),
             truncations: AtomicU64::new(0),
             bare_below: 0,
             keeper,
@@ -340,7 +344,9 @@ impl Log for RocksLog {
             return Ok(());
         }
         let up_to = self.writes.lock().last;
-        self.db.flush_wal(true).map_err(io_error)?;
+        let synced = self.db.flush_wal(true);
+        self.writes.lock().failed |= synced.is_err();
+        synced.map_err(io_error)?;
         self.keeper.marker.synced(up_to)
     }
 
@@ -407,6 +413,9 @@ impl Log for RocksLog {
             self.writes.lock().committed = Some(value.to_vec());
             return Ok(());
         }
+        if matches!(key, LogKey::Committed) {
+            self.writes.lock().committed = None;
+        }
         let at = small_key(name(key));
         let mut batch = WriteBatch::default();
         batch.put(&at, frame(&at, value));
@@ -438,7 +447,9 @@ impl Log for RocksLog {
 
 impl Drop for RocksLog {
     fn drop(&mut self) {
-        if self.writes.lock().committed.is_some()
+        let writes = self.writes.get_mut();
+        if writes.committed.is_some()
+            && !writes.failed
             && let Err(error) = self.write(WriteBatch::default(), false)
         {
             tracing::warn!(%error, "what is committed could not be noted; the next start learns it anew");

@@ -110,8 +110,9 @@ fn what_is_committed_comes_with_the_next_append() {
     drop(first);
     let again = store(dir.path());
     assert_eq!(committed(&again).unwrap(), b"three");
-    again.log.put(LogKey::Committed, b"four", true).unwrap();
-    assert_eq!(committed(&again).unwrap(), b"four");
+    again.log.put(LogKey::Committed, b"four", false).unwrap();
+    again.log.put(LogKey::Committed, b"five", true).unwrap();
+    assert_eq!(committed(&again).unwrap(), b"five");
 }
 
 #[test]
