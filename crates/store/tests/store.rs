@@ -107,6 +107,10 @@ fn what_is_committed_comes_with_the_next_append() {
     assert_eq!(committed(&first).unwrap(), b"one");
     first.log.put(LogKey::Committed, b"two", false).unwrap();
     first.log.put(LogKey::Committed, b"three", false).unwrap();
+    // As the files are now, a killed process would leave them.
+    let killed = tempfile::tempdir().unwrap();
+    damage::copy(dir.path(), killed.path());
+    assert_eq!(committed(&store(killed.path())).unwrap(), b"one");
     drop(first);
     let again = store(dir.path());
     assert_eq!(committed(&again).unwrap(), b"three");

@@ -279,10 +279,10 @@ impl<R: Read> Case<'_, R> {
         if let Some((label, tier)) = floor {
             let raised = tier > action.tier;
             let (demand, value) = (format!("tier {} or more", u8::from(tier)), u8::from(action.tier).to_string());
-            let detail = format!("effect `{label}` demands {demand}");
-            judged.check("effect_floor", label, demand, value, !raised);
+            judged.check("effect_floor", label.clone(), demand, value, !raised);
             if raised {
                 judged.effective = tier;
+                let detail = format!("effect `{label}` demands tier {} or more", u8::from(tier));
                 escalation = Some((Reason::EffectFloor, detail));
             }
         }
