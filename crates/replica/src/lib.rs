@@ -23,6 +23,7 @@ mod network;
 mod node;
 pub mod options;
 pub mod ports;
+mod recent;
 pub mod restore;
 mod retention;
 mod snapshot;

@@ -1,5 +1,5 @@
 //! Raft's log and vote over the [`Log`] port, and the one thread that syncs.
-//! Absent on purpose: a cache (the store's write buffer is one) and waiting for a disk inside `append`.
+//! Absent on purpose: waiting for a disk inside `append`.
 //!
 //! ```text
 //! append ─► unsynced write, readable at once ─► queue ─► sync thread: one sync for all queued ─► callbacks
@@ -25,6 +25,7 @@ use prost::Message;
 use crate::crash;
 use crate::network::convert;
 use crate::ports::{Log, LogKey};
+use crate::recent::Recent;
 use crate::retention::LogUse;
 use crate::snapshot::Snapshots;
 use crate::types::{Entry, LogId, Types, Vote};
@@ -41,6 +42,7 @@ pub(crate) fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>
 #[derive(Clone, Debug)]
 pub(crate) struct LogReader {
     log: Arc<dyn Log>,
+    recent: Arc<Recent>,
 }
 
 /// The log of one node.
@@ -49,6 +51,7 @@ pub(crate) struct LogStore {
     log: Arc<dyn Log>,
     snapshots: Arc<Snapshots>,
     log_use: Arc<LogUse>,
+    recent: Arc<Recent>,
     syncer: Syncer,
 }
 
@@ -61,7 +64,7 @@ impl LogStore {
         work: &Work,
     ) -> io::Result<Self> {
         let syncer = Syncer::start(log.clone(), work)?;
-        Ok(Self { log, snapshots, log_use, syncer })
+        Ok(Self { log, snapshots, log_use, recent: Arc::default(), syncer })
     }
 
     fn log_id_at(&self, key: LogKey) -> io::Result<Option<LogId>> {
@@ -86,7 +89,7 @@ pub(crate) fn last_log_id(log: &dyn Log) -> io::Result<Option<LogId>> {
 
 impl LogReader {
     pub(crate) fn new(log: Arc<dyn Log>) -> Self {
-        Self { log }
+        Self { log, recent: Arc::default() }
     }
 
     /// Entries in `range`, those that are few bytes together.
@@ -107,6 +110,9 @@ impl LogReader {
         };
         if start >= end {
             return Ok(Vec::new());
+        }
+        if let Some(recent) = self.recent.read(&(start..end), bytes_max) {
+            return Ok(recent);
         }
         let raw = self.log.read(start..end, bytes_max)?;
         raw.into_iter().map(|(_, bytes)| convert::decode_entry(bytes).map_err(invalid)).collect()
@@ -143,7 +149,7 @@ impl RaftLogStorage<Types> for LogStore {
     }
 
     async fn get_log_reader(&mut self) -> LogReader {
-        LogReader { log: self.log.clone() }
+        LogReader { log: self.log.clone(), recent: self.recent.clone() }
     }
 
     async fn save_vote(&mut self, vote: &VoteOf<Types>) -> io::Result<()> {
@@ -167,10 +173,11 @@ impl RaftLogStorage<Types> for LogStore {
         I::IntoIter: OptionalSend,
     {
         let mut changes = Changes::default();
-        let noted = entries.into_iter().inspect(|entry| changes.note(entry));
-        let encoded = noted.map(|entry| (entry.log_id.index, convert::encode_entry(&entry)));
+        let entries = entries.into_iter().inspect(|entry| changes.note(entry)).collect::<Vec<_>>();
+        let encoded = entries.iter().map(|entry| (entry.log_id.index, convert::encode_entry(entry)));
         let encoded = encoded.collect::<Vec<_>>();
         self.log.append(&encoded)?;
+        self.recent.appended(entries);
         if let Some((last, _)) = encoded.last() {
             let bytes = encoded.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
             self.log_use.appended(*last, u64::try_from(bytes).unwrap_or(u64::MAX));
@@ -181,12 +188,15 @@ impl RaftLogStorage<Types> for LogStore {
     }
 
     async fn truncate_after(&mut self, last_log_id: Option<LogId>) -> io::Result<()> {
-        self.log.truncate_from(last_log_id.map_or(0, |id| id.index.saturating_add(1)))
+        let first = last_log_id.map_or(0, |id| id.index.saturating_add(1));
+        self.recent.truncated(first);
+        self.log.truncate_from(first)
     }
 
     async fn purge(&mut self, log_id: LogId) -> io::Result<()> {
         // INVARIANT (purge): the log is the truth after a crash, so nothing leaves it that the state could still need.
         self.snapshots.ensure_durable(log_id.index)?;
+        self.recent.purged(log_id.index);
         self.log.purge_to(log_id.index, &convert::log_id(&log_id).encode_to_vec())?;
         self.log_use.purged(log_id.index);
         Ok(())

@@ -3,6 +3,7 @@
 
 pub(crate) mod client;
 pub(crate) mod convert;
+mod hold;
 pub(crate) mod server;
 pub(crate) mod transfer;
 pub(crate) mod wire;

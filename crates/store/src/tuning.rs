@@ -13,6 +13,9 @@ const BLOOM_BITS: f64 = 10.0;
 /// Total size of the state's write-ahead logs before the oldest memtable is flushed: what a restart replays at most.
 const STATE_WAL_BYTES_MAX: u64 = 256 << 20;
 
+/// A table reaches the disk in pieces while it is written: all at once it would stand before the next sync of the log.
+const TABLE_BYTES_PER_SYNC: u64 = 1 << 20;
+
 /// RocksDB's own log files: a few, so that they never fill a disk.
 const OWN_LOG_FILES: usize = 4;
 const OWN_LOG_BYTES: usize = 4 << 20;
@@ -62,6 +65,7 @@ impl Tuning {
         options.create_missing_column_families(true);
         options.set_compression_type(DBCompressionType::Lz4);
         options.set_db_log_dir(&self.own_logs);
+        options.set_bytes_per_sync(TABLE_BYTES_PER_SYNC);
         options.set_keep_log_file_num(OWN_LOG_FILES);
         options.set_max_log_file_size(OWN_LOG_BYTES);
         // What cannot be read is dropped with all behind it. `inspect` has looked before whether that may be.

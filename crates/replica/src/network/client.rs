@@ -24,6 +24,7 @@ use placet_wire::peer::peer_client::PeerClient;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Request, Status};
 
+use super::hold::hold_back;
 use super::wire::{Dial, Wire};
 use super::{CONNECTION_WINDOW_BYTES, KEEPALIVE, MESSAGE_BYTES_MAX, STREAM_WINDOW_BYTES, convert, transfer};
 use crate::options::{Options, PeerTls};
@@ -324,7 +325,7 @@ impl RaftNetworkV2<Types> for PeerNetwork {
     where
         S: futures::Stream<Item = AppendEntriesRequest<Types>> + OptionalSend + Unpin + 'static,
     {
-        Box::pin(self.open_append(input, option))
+        Box::pin(self.open_append(Box::pin(hold_back(input)), option))
     }
 
     async fn vote(
