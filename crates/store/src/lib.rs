@@ -5,8 +5,8 @@
 //! <data>/LOCK                       held while a process uses the folder
 //! <data>/log/                       one database: entries, vote, small values; synced when the replica says so
 //! <data>/state/CURRENT              which generation of the state is the one
-//! <data>/state/<generation>/        one database, a column family for each kind of record; its WAL is never synced,
-//!                                   the log is the truth after a crash
+//! <data>/state/<generation>/        one database, a column family for each kind of record; without a write-ahead
+//!                                   log: after a crash Raft's log is applied again from where it stands
 //! <data>/MARK                       what the disk is known to hold, see `mark`
 //! <data>/rocksdb/                   what RocksDB writes about itself
 //! ```

@@ -16,7 +16,7 @@ use placet_core::evidence;
 use placet_core::ids::{EvidenceIndex, PolicyDigest};
 use placet_core::policy::PolicySet;
 use placet_core::state::{ApprovalRecord, Changes, Meta, PermitRecord, PermitStatus, PolicyRecord, ReadError};
-use rocksdb::{ColumnFamily, DB, Direction, IteratorMode, ReadOptions, WriteBatch, WriteOptions};
+use rocksdb::{ColumnFamily, DB, Direction, FlushOptions, IteratorMode, ReadOptions, WriteBatch, WriteOptions};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -131,6 +131,14 @@ impl Generation {
         iterator.take(limit).map(|item| item.map_err(io_error)).collect()
     }
 
+    /// Makes everything durable that was applied before this call.
+    pub(crate) fn flush(&self) -> io::Result<()> {
+        let families = Family::ALL.iter().map(|family| self.family(*family)).collect::<io::Result<Vec<_>>>()?;
+        let mut options = FlushOptions::default();
+        options.set_wait(true);
+        self.db.flush_cfs_opt(&families, &options).map_err(io_error)
+    }
+
     pub(crate) fn meta(&self) -> Meta {
         self.meta.lock().clone()
     }
@@ -174,7 +182,7 @@ impl Generation {
         kept.truncate(POLICIES_KEPT);
     }
 
-    /// Writes changes and position in one step.
+    /// Writes changes and position in one step, to memory: what a crash takes is applied again from Raft's log.
     pub(crate) fn apply(&self, changes: Changes, position: &[u8]) -> io::Result<()> {
         let mut batch = Batch::new(self)?;
         batch.entries(&changes)?;
@@ -203,7 +211,9 @@ impl Generation {
             batch.put(Family::Meta, &key(&[META]), meta)?;
         }
         batch.put_raw(Family::Meta, &key(&[POSITION]), position);
-        self.db.write_opt(batch.batch, &WriteOptions::default()).map_err(io_error)?;
+        let mut options = WriteOptions::default();
+        options.disable_wal(true);
+        self.db.write_opt(batch.batch, &options).map_err(io_error)?;
         if let Some(meta) = changes.meta {
             *self.meta.lock() = meta;
         }

@@ -10,8 +10,8 @@ use crate::keys::Family;
 /// Bits of a bloom filter for each key: one wrong answer in a hundred.
 const BLOOM_BITS: f64 = 10.0;
 
-/// Total size of the state's write-ahead logs before the oldest memtable is flushed: what a restart replays at most.
-const STATE_WAL_BYTES_MAX: u64 = 256 << 20;
+/// Entries are read in runs or seldom, and have most of their text in common: large blocks pack it better.
+const EVIDENCE_BLOCK_BYTES: usize = 16 << 10;
 
 /// A table reaches the disk in pieces while it is written: all at once it would stand before the next sync of the log.
 const TABLE_BYTES_PER_SYNC: u64 = 1 << 20;
@@ -85,6 +85,8 @@ impl Tuning {
     /// The log's database: sequential keys, read back soon, deleted in ranges.
     pub(crate) fn log(&self) -> Options {
         let mut options = self.common();
+        // Records are packed when they are made.
+        options.set_compression_type(DBCompressionType::None);
         options.set_block_based_table_factory(&self.blocks(false));
         options.set_write_buffer_size(self.log_buffer_bytes);
         // What was purged leaves the disk when tables are merged, so they are small beside what the log may hold.
@@ -96,7 +98,8 @@ impl Tuning {
     /// The state's database.
     pub(crate) fn state(&self) -> Options {
         let mut options = self.common();
-        options.set_max_total_wal_size(STATE_WAL_BYTES_MAX);
+        // It has no write-ahead log: after a crash all families must stand at the same position of Raft's log.
+        options.set_atomic_flush(true);
         options
     }
 
@@ -106,16 +109,23 @@ impl Tuning {
             vec![ColumnFamilyDescriptor::new(rocksdb::DEFAULT_COLUMN_FAMILY_NAME, Options::default())];
         descriptors.extend(Family::ALL.iter().map(|family| {
             let mut options = self.common();
-            // Inserting into a skip list of random keys costs more the larger it is, so their memtables are small.
+            // They are flushed together when the first is full, so each has room for some ten thousand decides.
             let (memtable, bloom) = match family {
                 Family::Evidence => (32 << 20, false),
                 // Read by level and index, and a node that is asked for is there.
                 Family::Merkle => (4 << 20, false),
-                Family::Requests | Family::Permits => (8 << 20, true),
-                Family::Approvals | Family::Budgets | Family::Policies | Family::Meta => (4 << 20, true),
+                Family::Requests => (8 << 20, true),
+                Family::Permits => (16 << 20, true),
+                // Written anew with every batch.
+                Family::Budgets | Family::Meta => (16 << 20, true),
+                Family::Approvals | Family::Policies => (8 << 20, true),
             };
             options.set_write_buffer_size(memtable);
-            options.set_block_based_table_factory(&self.blocks(bloom));
+            let mut blocks = self.blocks(bloom);
+            if *family == Family::Evidence {
+                blocks.set_block_size(EVIDENCE_BLOCK_BYTES);
+            }
+            options.set_block_based_table_factory(&blocks);
             ColumnFamilyDescriptor::new(family.name(), options)
         }));
         descriptors
