@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use http::HeaderMap;
 use metrics::{counter, gauge, histogram};
+pub use placet_core::op::CALLS;
 use placet_core::reply::DecideReply;
 use tracing::Span;
 use tracing::field::Empty;
@@ -46,10 +47,6 @@ pub(crate) fn span(door: &'static str, route: &'static str, headers: &HeaderMap)
     }
     span
 }
-
-/// The target of the spans of calls: one for each, which costs more than its place in a log is worth. Whoever exports
-/// traces lets them through.
-pub const CALLS: &str = "placet::calls";
 
 /// A span for one call on a stream, inside the span of the stream.
 pub(crate) fn call_span(stream: &Span, route: &'static str) -> Span {

@@ -1,6 +1,6 @@
 //! What has a deadline, in the order in which it comes. Absent on purpose: ending it (`core` does).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 
 use placet_core::evaluate::{Due, due_changes};
 use placet_core::event::Event;
@@ -14,7 +14,8 @@ const PAGE: usize = 32;
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
     by_time: BTreeSet<(Stamp, Due)>,
-    times: BTreeMap<Due, Stamp>,
+    /// Never walked: names are random, and a tree of them compares a dozen for each step.
+    times: HashMap<Due, Stamp>,
 }
 
 impl Agenda {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use openraft::ReadPolicy;
 use openraft::async_runtime::watch::WatchReceiver;
 use placet_core::ids::Principal;
-use placet_core::op::{Answer, Call, Op, Query, Reject};
+use placet_core::op::{Answer, CALLS, Call, Op, Query, Reject};
 use placet_core::query;
 use placet_wire::peer;
 use serde::de::DeserializeOwned;
@@ -37,7 +37,7 @@ pub(super) enum Attempt {
 impl Node {
     /// Carries out one call, wherever the leader is. Answers within the deadline of the options.
     pub async fn submit(&self, call: Call) -> Result<Answer, Reject> {
-        let span = tracing::info_span!("submit", op = call.op.name(), principal = %call.principal);
+        let span = tracing::info_span!(target: CALLS, "submit", op = call.op.name(), principal = %call.principal);
         self.submit_until(call, Instant::now() + self.inner.options.deadline).instrument(span).await
     }
 
