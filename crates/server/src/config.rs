@@ -34,6 +34,10 @@ pub struct Config {
     pub initial_cluster: Vec<Founder>,
     #[serde(default)]
     pub raft: Raft,
+    #[serde(default)]
+    pub store: Store,
+    /// Threads that calls are served on; as many as processors without it. Fewer where nodes share a machine.
+    pub worker_threads: Option<usize>,
     /// A file with 64 hex digits, the same on every node: what a policy redacts is kept as digests under it.
     pub redaction_key: Option<PathBuf>,
     /// A file with 64 hex digits that this node signs heads of the evidence with; made at the first start.
@@ -170,6 +174,22 @@ pub struct Raft {
     pub deadline_ms: Option<u64>,
 }
 
+/// How much memory the store takes.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Store {
+    /// For what is read from disk: blocks, indexes and filters, of log and state together.
+    pub block_cache_bytes: Option<usize>,
+    /// For records of the state that are not on disk yet, before all of them are written there.
+    pub write_buffer_bytes: Option<usize>,
+}
+
+/// Least memory that the store can work with.
+const STORE_BYTES_LEAST: usize = 4 << 20;
+
+/// More threads than this are a mistake in the file.
+const WORKER_THREADS_MAX: usize = 1024;
+
 impl Founder {
     fn addresses(&self) -> MemberAddresses {
         MemberAddresses { peer: self.peer.clone(), http: self.http.clone(), grpc: self.grpc.clone() }
@@ -254,6 +274,16 @@ impl Config {
         if let Some(webhook) = &self.webhook {
             crate::webhook::check_url(&webhook.url)?;
         }
+        let threads = self.worker_threads.unwrap_or(1);
+        ensure!(
+            (1..=WORKER_THREADS_MAX).contains(&threads),
+            "`worker_threads` is 1 to {WORKER_THREADS_MAX}, not {threads}"
+        );
+        for (name, bytes) in
+            [("block_cache_bytes", self.store.block_cache_bytes), ("write_buffer_bytes", self.store.write_buffer_bytes)]
+        {
+            ensure!(bytes.is_none_or(|bytes| bytes >= STORE_BYTES_LEAST), "`{name}` is {STORE_BYTES_LEAST} or more");
+        }
         let bytes = self.raft.log_bytes_max;
         ensure!(
             bytes.is_none_or(|bytes| bytes >= LOG_BYTES_MAX_LEAST),
@@ -271,6 +301,18 @@ impl Config {
 
     pub fn founders(&self) -> BTreeMap<u64, MemberAddresses> {
         self.initial_cluster.iter().map(|founder| (founder.id, founder.addresses())).collect()
+    }
+
+    /// The store's options.
+    pub fn store_options(&self, unsafe_no_fsync: bool) -> placet_store::StoreOptions {
+        let usual = placet_store::StoreOptions::default();
+        let log_bytes_max = placet_replica::Options::new(self.node_id, "").log_bytes_max;
+        placet_store::StoreOptions {
+            unsafe_no_fsync,
+            block_cache_bytes: self.store.block_cache_bytes.unwrap_or(usual.block_cache_bytes),
+            write_buffer_bytes: self.store.write_buffer_bytes.unwrap_or(usual.write_buffer_bytes),
+            log_bytes_max: self.raft.log_bytes_max.or(log_bytes_max),
+        }
     }
 
     /// The replica's options.
@@ -398,6 +440,10 @@ grpc = "http://127.0.0.1:7201"
             ("node_id = 1", "node_id = 2", "does not name this node"),
             ("tokens =", "token =", "unknown field `token`"),
             ("tokens =", "clock_skew_max_ms = 9\ntokens =", "10 to 600000"),
+            ("tokens =", "worker_threads = 0\ntokens =", "1 to 1024"),
+            ("[[initial", "[store]\nblock_cache_bytes = 100\n[[initial", "`block_cache_bytes` is 4194304 or more"),
+            ("[[initial", "[store]\nwrite_buffer_bytes = 100\n[[initial", "`write_buffer_bytes` is 4194304 or more"),
+            ("[[initial", "[store]\ncache = 100\n[[initial", "unknown field `cache`"),
             ("tokens =", "drain_ms = 600001\ntokens =", "at most 600000"),
             ("http://127.0.0.1:7101", "127.0.0.1:7101", "not a URL"),
             ("peer = \"127.0.0.1:7301\"", "peer = \"localhost\"", "not HOST:PORT"),

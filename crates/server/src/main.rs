@@ -15,9 +15,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use tokio::runtime::Runtime;
 
 use crate::cli::{Cli, Command, Output, exit};
 use crate::client::Refused;
+use crate::config::Config;
 
 /// Judging and folding are many small allocations: under load the system's allocator took a quarter of the processor.
 #[global_allocator]
@@ -27,25 +29,31 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     // One provider for every door and client of this process; only a second call could fail.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let run = async {
-        match &cli.command {
-            Command::Serve(command) => serve::serve(command).await,
-            _ => commands::run(&cli).await,
-        }
-    };
-    let result =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(anyhow::Error::from).and_then(
-            |runtime| {
-                let result = runtime.block_on(run);
-                // Whatever still waits for a disk or a name has had its time.
-                runtime.shutdown_timeout(Duration::from_secs(2));
-                result
-            },
-        );
-    match result {
+    match run(&cli) {
         Ok(code) => ExitCode::from(code),
         Err(error) => ExitCode::from(explain(&cli, &error)),
     }
+}
+
+fn run(cli: &Cli) -> anyhow::Result<u8> {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.enable_all();
+    let Command::Serve(command) = &cli.command else {
+        return finish(runtime.build()?, commands::run(cli));
+    };
+    // The runtime is what the file says, so the file is read first.
+    let config = Config::load(&command.config)?;
+    if let Some(threads) = config.worker_threads {
+        runtime.worker_threads(threads);
+    }
+    finish(runtime.build()?, serve::serve(command, config))
+}
+
+fn finish(runtime: Runtime, work: impl Future<Output = anyhow::Result<u8>>) -> anyhow::Result<u8> {
+    let result = runtime.block_on(work);
+    // Whatever still waits for a disk or a name has had its time.
+    runtime.shutdown_timeout(Duration::from_secs(2));
+    result
 }
 
 /// Prints why nothing was done, and chooses the exit code.

@@ -22,7 +22,6 @@ use placet_core::notice::Notice;
 use placet_core::op::{Answer, Call, Reject};
 use placet_edge::{BackupParts, Edge, Keyring, Pdp, Peers, SocketFile, TlsFiles, check_listen};
 use placet_replica::Node;
-use placet_store::StoreOptions;
 use reqwest::header::HeaderMap;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -37,8 +36,7 @@ use crate::telemetry::{self, Telemetry};
 use crate::{upkeep, webhook};
 
 /// Runs a node until it is told to stop, or has to.
-pub async fn serve(command: &Serve) -> anyhow::Result<u8> {
-    let config = Config::load(&command.config)?;
+pub async fn serve(command: &Serve, config: Config) -> anyhow::Result<u8> {
     restore::refuse_unfinished(&config.data)?;
     let keyring = Keyring::load(&config.tokens)?;
     let http_tls = load_tls(config.http.tls.as_ref())?;
@@ -47,12 +45,7 @@ pub async fn serve(command: &Serve) -> anyhow::Result<u8> {
     check_listen(config.grpc.listen, grpc_tls.is_some())?;
     let options = config.options()?;
     // The folder first: a second process on the same data says so, and not that an address is taken.
-    let store_options = StoreOptions {
-        unsafe_no_fsync: command.unsafe_no_fsync,
-        log_bytes_max: options.log_bytes_max,
-        ..StoreOptions::default()
-    };
-    let store = placet_store::open(&config.data, &store_options)?;
+    let store = placet_store::open(&config.data, &config.store_options(command.unsafe_no_fsync))?;
     let http = bind(config.http.listen, "http").await?;
     let grpc = bind(config.grpc.listen, "grpc").await?;
     let peers = bind(config.peer.listen, "peer").await?;

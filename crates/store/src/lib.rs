@@ -49,15 +49,18 @@ pub const REPAIR: &str = "nothing was changed; `placet repair --config FILE` sho
 pub struct StoreOptions {
     /// Leave out every sync, for tests. What was promised may be lost with the machine.
     pub unsafe_no_fsync: bool,
-    /// Memory for blocks read from disk, of both databases together.
+    /// Memory for what is read from disk: blocks, indexes and filters, of both databases together.
     pub block_cache_bytes: usize,
+    /// Memory for records of the state that are not on disk yet. When it is full all of them are written there, and as
+    /// much again is used meanwhile; after a crash as much is applied again from the log.
+    pub write_buffer_bytes: usize,
     /// What the replica keeps the log below, if it does: the log's write buffer is a part of that.
     pub log_bytes_max: Option<u64>,
 }
 
 impl Default for StoreOptions {
     fn default() -> Self {
-        Self { unsafe_no_fsync: false, block_cache_bytes: 128 << 20, log_bytes_max: None }
+        Self { unsafe_no_fsync: false, block_cache_bytes: 32 << 20, write_buffer_bytes: 64 << 20, log_bytes_max: None }
     }
 }
 

@@ -2,13 +2,18 @@
 
 use std::path::PathBuf;
 
-use rocksdb::{BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, DBRecoveryMode, Options};
+use rocksdb::{
+    BlockBasedIndexType, BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, DBRecoveryMode, Options,
+};
 
 use crate::StoreOptions;
 use crate::keys::Family;
 
 /// Bits of a bloom filter for each key: one wrong answer in a hundred.
 const BLOOM_BITS: f64 = 10.0;
+
+/// Parts of the state's write buffer that records and entries of decides fill together.
+const STATE_BUFFER_PARTS: usize = 16;
 
 /// Entries are read in runs or seldom, and have most of their text in common: large blocks pack it better.
 const EVIDENCE_BLOCK_BYTES: usize = 16 << 10;
@@ -30,6 +35,7 @@ pub(crate) struct Tuning {
     cache: SharedCache,
     own_logs: PathBuf,
     log_buffer_bytes: usize,
+    state_buffer_bytes: usize,
     pub(crate) fsync: bool,
 }
 
@@ -51,6 +57,7 @@ impl Tuning {
             cache,
             own_logs,
             log_buffer_bytes: log_buffer_bytes.unwrap_or(usize::MAX),
+            state_buffer_bytes: options.write_buffer_bytes,
             fsync: !options.unsafe_no_fsync,
         }
     }
@@ -76,8 +83,16 @@ impl Tuning {
     fn blocks(&self, bloom: bool) -> BlockBasedOptions {
         let mut blocks = BlockBasedOptions::default();
         blocks.set_block_cache(&self.cache.0);
+        // Indexes and filters grow with history, so they have a place in the cache and no memory of their own: in parts,
+        // so that what is asked for is there without the rest.
+        blocks.set_cache_index_and_filter_blocks(true);
+        blocks.set_cache_index_and_filter_blocks_with_high_priority(true);
+        blocks.set_pin_l0_filter_and_index_blocks_in_cache(true);
+        blocks.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
+        blocks.set_pin_top_level_index_and_filter(true);
         if bloom {
             blocks.set_bloom_filter(BLOOM_BITS, false);
+            blocks.set_partition_filters(true);
         }
         blocks
     }
@@ -109,18 +124,16 @@ impl Tuning {
             vec![ColumnFamilyDescriptor::new(rocksdb::DEFAULT_COLUMN_FAMILY_NAME, Options::default())];
         descriptors.extend(Family::ALL.iter().map(|family| {
             let mut options = self.common();
-            // They are flushed together when the first is full, so each has room for some ten thousand decides.
-            let (memtable, bloom) = match family {
-                Family::Evidence => (32 << 20, false),
+            // All are flushed when the first is full: the evidence, unless many batches of few calls rewrite the others.
+            let (parts, bloom) = match family {
+                Family::Evidence => (8, false),
                 // Read by level and index, and a node that is asked for is there.
-                Family::Merkle => (4 << 20, false),
-                Family::Requests => (8 << 20, true),
-                Family::Permits => (16 << 20, true),
-                // Written anew with every batch.
-                Family::Budgets | Family::Meta => (16 << 20, true),
-                Family::Approvals | Family::Policies => (8 << 20, true),
+                Family::Merkle => (1, false),
+                Family::Requests => (2, true),
+                Family::Permits | Family::Budgets | Family::Meta => (4, true),
+                Family::Approvals | Family::Policies => (2, true),
             };
-            options.set_write_buffer_size(memtable);
+            options.set_write_buffer_size(self.state_buffer_bytes.saturating_mul(parts) / STATE_BUFFER_PARTS);
             let mut blocks = self.blocks(bloom);
             if *family == Family::Evidence {
                 blocks.set_block_size(EVIDENCE_BLOCK_BYTES);

@@ -24,7 +24,7 @@ use placet_replica::ports::{Log, LogKey, State};
 use placet_store::{OpenError, Store, StoreOptions, open};
 
 fn store(path: &Path) -> Store {
-    open(path, &StoreOptions { unsafe_no_fsync: false, block_cache_bytes: 4 << 20, log_bytes_max: None }).unwrap()
+    open(path, &StoreOptions { block_cache_bytes: 4 << 20, ..StoreOptions::default() }).unwrap()
 }
 
 /// What folding kill-switch flips would write next, on top of `store`.

@@ -100,7 +100,7 @@ impl Cluster {
         let store = wait_for("the data folder", || {
             match placet_store::open(
                 &self.data(id),
-                &StoreOptions { unsafe_no_fsync: false, block_cache_bytes: 4 << 20, log_bytes_max: None },
+                &StoreOptions { block_cache_bytes: 4 << 20, ..StoreOptions::default() },
             ) {
                 Ok(store) => Some(store),
                 Err(OpenError::InUse(_)) => None,
