@@ -9,6 +9,7 @@
 use std::pin::Pin;
 use std::time::Duration;
 
+use futures::stream::Fuse;
 use futures::{Stream, StreamExt};
 use openraft::raft::AppendEntriesRequest;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -19,7 +20,8 @@ use crate::types::Types;
 const HOLD: Duration = Duration::from_millis(5);
 
 struct Held<S> {
-    input: S,
+    /// Raft's requests must not be asked for again once they have ended, and they may end while one is held.
+    input: Fuse<S>,
     /// One for all commits: setting it anew to a later moment wakes nobody, and a timer for each would.
     alarm: Pin<Box<Sleep>>,
     /// The first request of a stream asks where the peer stands: nothing else may answer for it.
@@ -53,7 +55,7 @@ pub(super) fn hold_back<S>(input: S) -> impl Stream<Item = AppendEntriesRequest<
 where
     S: Stream<Item = AppendEntriesRequest<Types>> + Unpin,
 {
-    let held = Held { input, alarm: Box::pin(sleep_until(Instant::now())), first: true };
+    let held = Held { input: input.fuse(), alarm: Box::pin(sleep_until(Instant::now())), first: true };
     futures::stream::unfold(held, |mut held| async move { held.next().await.map(|request| (request, held)) })
 }
 
@@ -86,7 +88,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_commit_travels_with_the_next_append_or_alone() {
         let (sender, receiver) = mpsc::unbounded();
-        let mut held = Box::pin(hold_back(receiver));
+        // As Raft's: a panic if it is asked again behind its end.
+        let once = futures::stream::unfold(receiver, |mut receiver| async { Some((receiver.next().await?, receiver)) });
+        let mut held = Box::pin(hold_back(Box::pin(once)));
         let begun = Instant::now();
         sender.unbounded_send(request(1, 0, 1)).unwrap();
         assert_eq!(committed(held.next().await), Some((0, 1)), "it asks where the peer stands");
