@@ -30,6 +30,7 @@ pub mod query;
 pub mod redact;
 pub mod reply;
 pub mod request;
+pub mod search;
 pub mod stamp;
 pub mod state;
 pub mod trace;

@@ -75,6 +75,9 @@ pub const LOCAL_DECISIONS_MAX: usize = 128;
 /// Entries that one page of a search looks at, matching or not.
 pub const SEARCHED_ENTRIES_MAX: usize = 4096;
 
+/// Runs of entries that one page of a search passes by their summaries: two million entries, eight megabytes.
+pub const SEARCHED_RUNS_MAX: usize = 8192;
+
 /// Paths of one action type that are redacted.
 pub const REDACTED_PATHS_MAX: usize = 64;
 

@@ -21,6 +21,7 @@ use crate::evidence;
 use crate::ids::{ApprovalId, EvidenceIndex, Hash, PermitId, PolicyDigest, RequestId};
 use crate::merkle::{self, MerkleError, Nodes};
 use crate::policy::PolicySet;
+use crate::search::Summary;
 
 /// State could not be read. The operation fails as unavailable; nothing is decided on what is not known.
 #[derive(Debug, Error)]
@@ -100,6 +101,8 @@ pub trait List: Read {
     ) -> Result<Vec<(PolicyDigest, PolicyRecord)>, ReadError>;
     /// Evidence entries behind `after`, oldest first.
     fn entries(&self, after: EvidenceIndex, limit: usize) -> Result<Vec<(EvidenceIndex, Vec<u8>)>, ReadError>;
+    /// Summaries of complete runs of entries, from a run on, oldest first; there may be some missing.
+    fn summaries(&self, from_run: u64, limit: usize) -> Result<Vec<(u64, Summary)>, ReadError>;
 }
 
 impl<R: Read + ?Sized> Read for &R {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use placet_core::ids::{ApprovalId, EvidenceIndex, Hash, PermitId, PolicyDigest, RequestId};
 use placet_core::policy::PolicySet;
+use placet_core::search::Summary;
 use placet_core::state::{
     ApprovalRecord, Changes, Counter, CounterKey, List, MerkleKey, Meta, PermitRecord, PolicyRecord, Read, ReadError,
     RequestRecord,
@@ -212,5 +213,8 @@ impl List for FusedState {
     }
     fn entries(&self, after: EvidenceIndex, limit: usize) -> Result<Vec<(EvidenceIndex, Vec<u8>)>, ReadError> {
         self.fuse.read(self.state.entries(after, limit))
+    }
+    fn summaries(&self, from_run: u64, limit: usize) -> Result<Vec<(u64, Summary)>, ReadError> {
+        self.fuse.read(self.state.summaries(from_run, limit))
     }
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use placet_core::ids::{ApprovalId, EvidenceIndex, Hash, PermitId, PolicyDigest, RequestId};
 use placet_core::policy::PolicySet;
+use placet_core::search::Summary;
 use placet_core::state::{
     ApprovalRecord, Changes, Counter, CounterKey, List, MerkleKey, Meta, PermitRecord, PolicyRecord, Read, ReadError,
     RequestRecord,
@@ -148,5 +149,8 @@ impl List for Records {
     }
     fn entries(&self, after: EvidenceIndex, limit: usize) -> Result<Vec<(EvidenceIndex, Vec<u8>)>, ReadError> {
         self.0.entries(after, limit)
+    }
+    fn summaries(&self, from_run: u64, limit: usize) -> Result<Vec<(u64, Summary)>, ReadError> {
+        self.0.summaries(from_run, limit)
     }
 }

@@ -19,7 +19,8 @@ use placet_core::fold::fold;
 use placet_core::ids::EvidenceIndex;
 use placet_core::notice::{Fact, Notice};
 use placet_core::planted::{self, Bug};
-use placet_core::state::{Overlay, Read};
+use placet_core::search::Marks;
+use placet_core::state::{Changes, Overlay, Read};
 use placet_wire::log;
 use tokio::sync::{broadcast, watch};
 
@@ -69,11 +70,13 @@ pub(crate) struct Applier {
     fenced: u32,
 }
 
-/// Who hears of entries when they are written, and of what.
+/// What goes with entries when they are written: who hears of them, and what searches know of them.
 #[derive(Default)]
 struct Waiting {
     responders: Vec<(ApplyResponder<Types>, Applied)>,
     notices: Vec<Notice>,
+    /// For the store's summaries, of the entries to be written.
+    marks: Vec<(EvidenceIndex, Marks)>,
 }
 
 impl Applier {
@@ -144,6 +147,10 @@ impl Applier {
                     events += batch.events.len();
                     let applied = fold_batch(&mut overlay, &entry.log_id, &batch)?;
                     self.count_fences(applied, &entry.log_id)?;
+                    if applied == Applied::Folded {
+                        let marks = |event: &Event| (event.entry.index, Marks::of(&event.entry));
+                        waiting.marks.extend(batch.events.iter().map(marks));
+                    }
                     if applied == Applied::Folded && self.notices.receiver_count() > 0 {
                         waiting.notices.extend(batch.events.iter().filter_map(Notice::of));
                     }
@@ -172,7 +179,8 @@ impl Applier {
 
     fn write(&mut self, overlay: Overlay<Records>, waiting: Waiting) -> io::Result<()> {
         let begun = std::time::Instant::now();
-        self.records.0.apply(overlay.into_changes(), &convert::encode_position(&self.position))?;
+        let changes = Changes { marks: waiting.marks, ..overlay.into_changes() };
+        self.records.0.apply(changes, &convert::encode_position(&self.position))?;
         metrics::histogram!("placet_apply_write_seconds").record(begun.elapsed());
         self.publish()?;
         for (responder, applied) in waiting.responders {

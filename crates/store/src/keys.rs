@@ -9,6 +9,7 @@
 //! budgets    d budget 00 window 00 scope                  counter
 //! policies   d digest                 canonical document  d 'r' digest   record
 //! merkle     d level index            hash of a complete node
+//! search     d run                    summary of a complete run of entries
 //! meta       d "meta" | d "position"
 //! ```
 //!
@@ -44,11 +45,12 @@ pub(crate) enum Family {
     Budgets,
     Policies,
     Merkle,
+    Search,
     Meta,
 }
 
 impl Family {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Evidence,
         Self::Requests,
         Self::Permits,
@@ -56,6 +58,7 @@ impl Family {
         Self::Budgets,
         Self::Policies,
         Self::Merkle,
+        Self::Search,
         Self::Meta,
     ];
 
@@ -68,6 +71,7 @@ impl Family {
             Self::Budgets => "budgets",
             Self::Policies => "policies",
             Self::Merkle => "merkle",
+            Self::Search => "search",
             Self::Meta => "meta",
         }
     }

@@ -15,6 +15,7 @@ use placet_core::event::{ApprovalState, Body};
 use placet_core::evidence;
 use placet_core::ids::{EvidenceIndex, PolicyDigest};
 use placet_core::policy::PolicySet;
+use placet_core::search::{Marks, OpenRun, RUN, run_of};
 use placet_core::state::{ApprovalRecord, Changes, Meta, PermitRecord, PermitStatus, PolicyRecord, ReadError};
 use rocksdb::{ColumnFamily, DB, Direction, FlushOptions, IteratorMode, ReadOptions, WriteBatch, WriteOptions};
 use serde::Serialize;
@@ -41,6 +42,8 @@ pub(crate) struct Generation {
     /// Read for every call; only [`Generation::apply`] changes it.
     meta: Mutex<Meta>,
     policies: Mutex<VecDeque<(PolicyDigest, Arc<PolicySet>)>>,
+    /// What the entries say that have no summary yet.
+    open_run: Mutex<OpenRun>,
 }
 
 fn broken(what: impl std::fmt::Display) -> io::Error {
@@ -56,7 +59,7 @@ impl Generation {
     pub(crate) fn open(path: &Path, tuning: &Tuning, create: bool) -> Result<Self, rocksdb::Error> {
         let mut options = tuning.state();
         options.create_if_missing(create);
-        Ok(Self::of(DB::open_cf_descriptors(&options, path, tuning.families())?))
+        Ok(Self::of(DB::open_cf_descriptors(&options, path, tuning.families(&Family::ALL))?))
     }
 
     /// Opens a copy without changing it.
@@ -65,7 +68,7 @@ impl Generation {
     }
 
     fn of(db: DB) -> Self {
-        Self { db, meta: Mutex::default(), policies: Mutex::default() }
+        Self { db, meta: Mutex::default(), policies: Mutex::default(), open_run: Mutex::default() }
     }
 
     pub(crate) fn read_meta(&self) -> io::Result<Meta> {
@@ -83,8 +86,25 @@ impl Generation {
         if meta.next_index > EvidenceIndex(1) {
             self.check_chain(&meta)?;
         }
+        *self.open_run.lock() = self.read_open_run(meta.next_index)?;
         *self.meta.lock() = meta;
         Ok(self)
+    }
+
+    /// What the entries before `next` say that are in a run which is not complete.
+    fn read_open_run(&self, next: EvidenceIndex) -> io::Result<OpenRun> {
+        let mut open = OpenRun::default();
+        let first = run_of(next).saturating_mul(RUN).saturating_add(1);
+        for index in (first..next.0).map(EvidenceIndex) {
+            let bytes = self.entry(index)?.ok_or_else(|| broken(format!("evidence entry `{index}` is missing")))?;
+            open.push(index, &Marks::of(&evidence::decode(&bytes).map_err(broken)?));
+        }
+        Ok(open)
+    }
+
+    /// Whether this database has a family.
+    pub(crate) fn has(&self, family: Family) -> bool {
+        self.db.cf_handle(family.name()).is_some()
     }
 
     /// The last entries, backwards: each has the hash that the next one, or the state, says it has.
@@ -207,6 +227,13 @@ impl Generation {
         for ((level, index), hash) in &changes.merkle {
             batch.put_raw(Family::Merkle, &key(&[&[*level], &index.to_be_bytes()]), &hash.0);
         }
+        // Kept in step with what is written: a write that fails stops the node.
+        let next = self.meta().next_index;
+        for (index, marks) in changes.marks.iter().filter(|(index, _)| *index >= next) {
+            if let Some((run, summary)) = self.open_run.lock().push(*index, marks) {
+                batch.put_raw(Family::Search, &key(&[&run.to_be_bytes()]), summary.as_bytes());
+            }
+        }
         if let Some(meta) = &changes.meta {
             batch.put(Family::Meta, &key(&[META]), meta)?;
         }
@@ -229,7 +256,10 @@ impl Generation {
 pub(crate) fn open_read_only(path: &Path, tuning: &Tuning, whole: bool) -> Result<DB, rocksdb::Error> {
     let mut options = tuning.state();
     options.set_track_and_verify_wals_in_manifest(whole);
-    DB::open_cf_descriptors_read_only(&options, path, tuning.families(), false)
+    // A copy of a version before lacks the families that came later, and nothing may be made in it.
+    let there = DB::list_cf(&options, path)?;
+    let known = Family::ALL.into_iter().filter(|family| there.iter().any(|name| name == family.name()));
+    DB::open_cf_descriptors_read_only(&options, path, tuning.families(&known.collect::<Vec<_>>()), false)
 }
 
 /// One write to the database in the making. What it is made of is looked up and allocated once.

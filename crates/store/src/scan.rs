@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use placet_core::evidence;
 use placet_core::ids::EvidenceIndex;
+use placet_core::search::Summary;
 use placet_core::state::Meta;
 use placet_replica::bytes::Bytes;
 use rocksdb::{DB, IteratorMode, ReadOptions};
@@ -238,7 +239,7 @@ fn scan_snapshots(report: &mut ScanReport, folder: &Path, tuning: &Tuning) {
 /// before, and the last is the one that the state names. Returns how many records and entries there are.
 pub(crate) fn check_all(generation: &Generation, tell: &mut dyn FnMut(String)) -> (u64, u64) {
     let mut counts = BTreeMap::new();
-    for family in Family::ALL {
+    for family in Family::ALL.into_iter().filter(|family| generation.has(*family)) {
         let count = match family {
             Family::Evidence => check_evidence(generation, tell),
             _ => check_family(generation, family, tell),
@@ -277,6 +278,7 @@ fn check_family(generation: &Generation, family: Family, tell: &mut dyn FnMut(St
         count = count.saturating_add(1);
         let readable = match (family, keys::rest(&key, 0)) {
             (Family::Merkle, _) => value.len() == 32,
+            (Family::Search, _) => Summary::from_bytes(&value).is_some(),
             // An index of what is open, a policy's text, and the position are no JSON of this crate.
             (Family::Permits | Family::Approvals, Some([keys::OPEN, ..])) => true,
             (Family::Policies, Some([first, ..])) if *first != keys::RECORD => std::str::from_utf8(&value).is_ok(),

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use placet_core::ids::{ApprovalId, EvidenceIndex, Hash, PermitId, PolicyDigest, RequestId};
 use placet_core::policy::PolicySet;
+use placet_core::search::Summary;
 use placet_core::state::{
     ApprovalRecord, Changes, Counter, CounterKey, List, MerkleKey, Meta, PermitRecord, PolicyRecord, Read, ReadError,
     RequestRecord,
@@ -309,5 +310,19 @@ impl List for RocksState {
             Ok((EvidenceIndex(index), value.into_vec()))
         });
         entries.collect()
+    }
+
+    fn summaries(&self, from_run: u64, limit: usize) -> Result<Vec<(u64, Summary)>, ReadError> {
+        let generation = self.generation();
+        if !generation.has(Family::Search) {
+            return Ok(Vec::new());
+        }
+        let from = key(&[&from_run.to_be_bytes()]);
+        let page = generation.page(Family::Search, &from, behind(key(&[])), limit.min(PAGE_MAX)).map_err(read_error)?;
+        let summaries = page.into_iter().map(|(at, value)| {
+            let run = keys::number(&at, 0).ok_or_else(|| read_error("a summary's key cannot be read"))?;
+            Ok((run, Summary::from_bytes(&value).ok_or_else(|| read_error("a summary of entries cannot be read"))?))
+        });
+        summaries.collect()
     }
 }

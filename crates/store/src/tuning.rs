@@ -119,10 +119,10 @@ impl Tuning {
     }
 
     /// One descriptor for each kind of record. The default family must be named too; it stays empty.
-    pub(crate) fn families(&self) -> Vec<ColumnFamilyDescriptor> {
+    pub(crate) fn families(&self, known: &[Family]) -> Vec<ColumnFamilyDescriptor> {
         let mut descriptors =
             vec![ColumnFamilyDescriptor::new(rocksdb::DEFAULT_COLUMN_FAMILY_NAME, Options::default())];
-        descriptors.extend(Family::ALL.iter().map(|family| {
+        descriptors.extend(known.iter().map(|family| {
             let mut options = self.common();
             // All are flushed when the first is full: the evidence, unless many batches of few calls rewrite the others.
             let (parts, bloom) = match family {
@@ -132,6 +132,8 @@ impl Tuning {
                 Family::Requests => (2, true),
                 Family::Permits | Family::Budgets | Family::Meta => (4, true),
                 Family::Approvals | Family::Policies => (2, true),
+                // Read in runs.
+                Family::Search => (1, false),
             };
             options.set_write_buffer_size(self.state_buffer_bytes.saturating_mul(parts) / STATE_BUFFER_PARTS);
             let mut blocks = self.blocks(bloom);

@@ -14,9 +14,11 @@ use std::sync::Arc;
 
 use placet_core::evaluate::evaluate;
 use placet_core::event::Event;
+use placet_core::evidence;
 use placet_core::fold::fold;
 use placet_core::ids::{Entropy, EvidenceIndex, Hash, Principal};
 use placet_core::op::{Call, Op};
+use placet_core::search::{Marks, OpenRun};
 use placet_core::stamp::Stamp;
 use placet_core::state::{Changes, Counter, CounterKey, List, Overlay, Read};
 use placet_replica::bytes::Bytes;
@@ -40,7 +42,8 @@ fn flips(store: &Store, count: usize) -> (Changes, Vec<Event>) {
             all.push(event);
         }
     }
-    (overlay.into_changes(), all)
+    let marks = all.iter().map(|event| (event.entry.index, Marks::of(&event.entry))).collect();
+    (Changes { marks, ..overlay.into_changes() }, all)
 }
 
 fn entries(range: std::ops::Range<u64>) -> Vec<(u64, Bytes)> {
@@ -117,6 +120,32 @@ fn what_is_committed_comes_with_the_next_append() {
     again.log.put(LogKey::Committed, b"four", false).unwrap();
     again.log.put(LogKey::Committed, b"five", true).unwrap();
     assert_eq!(committed(&again).unwrap(), b"five");
+}
+
+/// Goal: every complete run of entries has its summary, whatever restarts and repeated writes interrupted it.
+#[test]
+fn a_run_of_entries_has_its_summary() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = store(dir.path());
+    let (changes, _) = flips(&first, 100);
+    first.state.apply(changes.clone(), b"1").unwrap();
+    first.state.apply(changes, b"2").unwrap();
+    drop(first);
+    let again = store(dir.path());
+    assert!(again.state.summaries(0, 9).unwrap().is_empty());
+    let (changes, _) = flips(&again, 500);
+    again.state.apply(changes, b"3").unwrap();
+    drop(again);
+    let summaries = store(dir.path()).state.summaries(1, 9).unwrap();
+    let mut open = OpenRun::default();
+    let state = store(dir.path()).state;
+    let entries = state.entries(EvidenceIndex(0), 10_000).unwrap();
+    assert_eq!(entries.len(), 600);
+    let marked = entries.iter().map(|(index, bytes)| (*index, Marks::of(&evidence::decode(bytes).unwrap())));
+    let expected: Vec<_> = marked.filter_map(|(index, marks)| open.push(index, &marks)).collect();
+    assert_eq!((expected.len(), summaries.len()), (2, 1));
+    assert_eq!(state.summaries(0, 9).unwrap(), expected);
+    assert_eq!(summaries, expected[1..]);
 }
 
 #[test]

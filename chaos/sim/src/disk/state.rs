@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use placet_core::ids::{ApprovalId, EvidenceIndex, Hash, PermitId, PolicyDigest, RequestId};
 use placet_core::planted::{self, Bug};
 use placet_core::policy::PolicySet;
+use placet_core::search::Summary;
 use placet_core::state::{
     ApprovalRecord, Changes, Counter, CounterKey, List, MerkleKey, Meta, PermitRecord, PolicyRecord, Read, ReadError,
     RequestRecord,
@@ -217,5 +218,8 @@ impl List for SimState {
     }
     fn entries(&self, after: EvidenceIndex, limit: usize) -> Result<Vec<(EvidenceIndex, Vec<u8>)>, ReadError> {
         self.read(|state| state.mem.entries(after, limit))
+    }
+    fn summaries(&self, from_run: u64, limit: usize) -> Result<Vec<(u64, Summary)>, ReadError> {
+        self.read(|state| state.mem.summaries(from_run, limit))
     }
 }

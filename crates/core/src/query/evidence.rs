@@ -1,12 +1,13 @@
 //! Evidence as auditors read it (AADP §14): by position, by what it says, and with proofs.
 
 use super::bounded;
-use crate::event::{Body, Decided, Entry};
+use crate::event::Entry;
 use crate::evidence;
-use crate::ids::{ActionType, EvidenceIndex, Hash, RequestId};
-use crate::limits::{PAGE_BYTES_MAX, SEARCHED_ENTRIES_MAX};
+use crate::ids::{ActionType, EvidenceIndex, RequestId};
+use crate::limits::{PAGE_BYTES_MAX, SEARCHED_ENTRIES_MAX, SEARCHED_RUNS_MAX};
 use crate::merkle::{self, Nodes};
 use crate::op::{Answer, EvidenceFilter, EvidencePage, EvidenceView, ProofView, Reject};
+use crate::search::{Facts, Marks, RUN, run_of};
 use crate::stamp::Stamp;
 use crate::state::{List, Read, ReadError, Tree};
 
@@ -31,37 +32,72 @@ pub(super) fn tail(state: &impl List, after: EvidenceIndex, limit: usize) -> Res
     Ok(Answer::EvidenceTail(views))
 }
 
-/// Walks forward from `after`, at most so many entries that a page costs the same whatever matches.
+/// Walks forward from `after`, past runs of entries that say nothing of it, and looks at so much at most that a page
+/// costs the same whatever matches.
 pub(super) fn find(
     state: &impl List,
     after: EvidenceIndex,
     limit: usize,
     filter: &EvidenceFilter,
 ) -> Result<Answer, Reject> {
+    let page = |entries, next| Ok(Answer::EvidencePage(EvidencePage { entries, next }));
+    let wanted = Marks::wanted(filter);
     let mut after = after.max(start(state, filter)?);
     let (mut found, mut bytes_found, mut looked_at, mut bytes_looked_at) = (Vec::new(), 0usize, 0usize, 0usize);
+    let mut runs_left = SEARCHED_RUNS_MAX;
     loop {
-        let entries = state.entries(after, FEW)?;
-        let ended = entries.len() < FEW;
+        after = pass_runs(state, after, &wanted, &mut runs_left)?;
+        // As far as the next run at most, so that it can be passed.
+        let few = usize::try_from(RUN - after.0 % RUN).unwrap_or(FEW).min(FEW);
+        let entries = if runs_left == 0 { return page(found, Some(after)) } else { state.entries(after, few)? };
+        let ended = entries.len() < few;
         for (index, bytes) in entries {
             after = index;
             looked_at += 1;
             bytes_looked_at = bytes_looked_at.saturating_add(bytes.len());
             let Ok(entry) = evidence::decode(&bytes) else { continue };
             if filter.until.is_some_and(|until| until <= entry.at) {
-                return Ok(Answer::EvidencePage(EvidencePage { entries: found, next: None }));
+                return page(found, None);
             }
             if matches(filter, &entry) {
                 bytes_found = bytes_found.saturating_add(bytes.len());
                 found.push(view(index, bytes));
                 if found.len() >= limit || bytes_found >= PAGE_BYTES_MAX {
-                    return Ok(Answer::EvidencePage(EvidencePage { entries: found, next: Some(after) }));
+                    return page(found, Some(after));
                 }
             }
         }
         if ended || looked_at >= SEARCHED_ENTRIES_MAX || bytes_looked_at >= SEARCHED_BYTES_MAX {
-            let next = (!ended).then_some(after);
-            return Ok(Answer::EvidencePage(EvidencePage { entries: found, next }));
+            return page(found, (!ended).then_some(after));
+        }
+    }
+}
+
+/// Summaries read at once.
+const RUNS_FEW: usize = 64;
+
+/// The entry behind which the next run begins that may say what is wanted, if `after` stands between two runs.
+fn pass_runs(
+    state: &impl List,
+    mut after: EvidenceIndex,
+    wanted: &Marks,
+    runs_left: &mut usize,
+) -> Result<EvidenceIndex, ReadError> {
+    if wanted.is_empty() || !after.0.is_multiple_of(RUN) {
+        return Ok(after);
+    }
+    loop {
+        let summaries = state.summaries(run_of(after.next()), RUNS_FEW.min(*runs_left))?;
+        for (run, summary) in &summaries {
+            // Where one is missing the entries are read.
+            if *run != run_of(after.next()) || summary.may_hold(wanted) {
+                return Ok(after);
+            }
+            after = EvidenceIndex(after.0.saturating_add(RUN));
+            *runs_left = runs_left.saturating_sub(1);
+        }
+        if summaries.len() < RUNS_FEW || *runs_left == 0 {
+            return Ok(after);
         }
     }
 }
@@ -95,68 +131,6 @@ fn matches(filter: &EvidenceFilter, entry: &Entry) -> bool {
         && is(filter.request_id.as_ref().map(|one| one.as_str()), facts.request_id.map(RequestId::as_str))
         && filter.permit.is_none_or(|permit| facts.permit == Some(permit))
         && (!filter.reconcile || facts.reconcile)
-}
-
-/// What an entry says about itself, as far as it does.
-#[derive(Default)]
-struct Facts<'e> {
-    action_type: Option<&'e ActionType>,
-    verdict: Option<&'static str>,
-    reason: Option<&'e str>,
-    request_id: Option<&'e RequestId>,
-    permit: Option<Hash>,
-    reconcile: bool,
-}
-
-impl<'e> Facts<'e> {
-    fn of(body: &'e Body) -> Self {
-        match body {
-            Body::Decision(decided) | Body::ExecIntent(decided) => Self::decided(decided),
-            Body::ExecResult(result) => Self {
-                action_type: Some(&result.action_type),
-                request_id: Some(&result.request_id),
-                permit: Some(result.permit_digest),
-                ..Self::default()
-            },
-            Body::ReservationExpired(ended) | Body::ReservationReleased(ended) => Self {
-                action_type: Some(&ended.action_type),
-                reason: Some(&ended.reason),
-                request_id: Some(&ended.request_id),
-                permit: Some(ended.permit_digest),
-                ..Self::default()
-            },
-            Body::ReportRefused(refused) => Self {
-                reason: Some(refused.reason.as_str()),
-                permit: Some(refused.permit_digest),
-                reconcile: refused.reconcile,
-                ..Self::default()
-            },
-            Body::ReportNoted(noted) => Self { request_id: Some(&noted.request_id), ..Self::default() },
-            Body::ReplayMismatch(mismatch) => Self { request_id: Some(&mismatch.request_id), ..Self::default() },
-            Body::LocalDecision(local) => {
-                Self { action_type: Some(&local.action_type), request_id: Some(&local.request_id), ..Self::default() }
-            }
-            Body::MandateSet(set) => Self { action_type: Some(&set.action_type), ..Self::default() },
-            Body::MalformedRequest(malformed) => Self {
-                verdict: (malformed.operation == "decide").then_some("deny"),
-                reason: Some("malformed"),
-                request_id: malformed.request.request_id.as_ref(),
-                ..Self::default()
-            },
-            _ => Self::default(),
-        }
-    }
-
-    fn decided(decided: &'e Decided) -> Self {
-        Self {
-            action_type: Some(&decided.action_type),
-            verdict: Some(decided.verdict.as_str()),
-            reason: Some(decided.reason.as_str()),
-            request_id: Some(&decided.request_id),
-            permit: decided.permit_digest,
-            reconcile: false,
-        }
-    }
 }
 
 pub(super) fn inclusion(state: &impl List, index: EvidenceIndex, size: u64) -> Result<Answer, Reject> {
@@ -198,5 +172,46 @@ mod tests {
         assert_eq!((page.entries.len(), page.next), (0, Some(EvidenceIndex(16))));
         let Ok(Answer::EvidencePage(page)) = find(&state, EvidenceIndex(16), 10, &filter) else { panic!("no page") };
         assert_eq!(page.next, None);
+    }
+
+    /// Goal: a search passes what cannot match without reading it, and finds what is behind; without a summary it reads.
+    #[test]
+    fn a_search_passes_runs_that_say_nothing_of_it() {
+        let entry = |index: u64, principal: &str| crate::event::Entry {
+            at: Stamp(i64::try_from(index).unwrap()),
+            body: crate::event::Body::KillSwitch(crate::event::KillSwitchSet {
+                engaged: true,
+                lift: None,
+                note: None,
+                origin: "drill".to_owned(),
+                scope: None,
+            }),
+            index: EvidenceIndex(index),
+            policy: None,
+            prev: crate::ids::Hash::GENESIS,
+            principal: crate::ids::Principal::new(principal),
+            protocol: crate::reply::Protocol::LATEST,
+            v: evidence::ENTRY_VERSION,
+        };
+        let wanted = RUN + 40;
+        let mut state = MemState::default();
+        for index in 1..=3 * RUN {
+            let entry = entry(index, if index == wanted { "ops:rare" } else { "ops:usual" });
+            state.summaries.extend(state.open_run.push(entry.index, &Marks::of(&entry)));
+            // Reading one of the first costs a page an eighth of all that it may look at.
+            let heavy = || vec![b' '; SEARCHED_BYTES_MAX / 8];
+            state.entries.insert(entry.index, if index <= 16 { heavy() } else { evidence::encode(&entry) });
+        }
+        let filter =
+            EvidenceFilter { principal: Some(crate::ids::Principal::new("ops:rare")), ..EvidenceFilter::default() };
+        let search = |state: &MemState| match find(state, EvidenceIndex(0), 10, &filter) {
+            Ok(Answer::EvidencePage(page)) => {
+                (page.entries.iter().map(|view| view.evidence_id.0).collect::<Vec<_>>(), page.next)
+            }
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(search(&state), (vec![wanted], None));
+        state.summaries.remove(&0);
+        assert_eq!(search(&state), (vec![], Some(EvidenceIndex(16))), "without its summary a run is read");
     }
 }

@@ -11,6 +11,7 @@ use super::{
 use crate::event::ApprovalState;
 use crate::ids::{ApprovalId, EvidenceIndex, Hash, PermitId, PolicyDigest, RequestId};
 use crate::policy::PolicySet;
+use crate::search::{OpenRun, Summary};
 
 /// The whole state in ordered maps: for tests, simulation and offline re-derivation.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +26,8 @@ pub struct MemState {
     pub policy_records: BTreeMap<PolicyDigest, PolicyRecord>,
     pub merkle: BTreeMap<MerkleKey, Hash>,
     pub entries: BTreeMap<EvidenceIndex, Vec<u8>>,
+    pub summaries: BTreeMap<u64, Summary>,
+    pub open_run: OpenRun,
 }
 
 impl MemState {
@@ -48,6 +51,9 @@ impl MemState {
         self.merkle.extend(changes.merkle);
         for (index, bytes) in changes.entries {
             self.entries.entry(index).or_insert_with(|| bytes.to_vec());
+        }
+        for (index, marks) in changes.marks {
+            self.summaries.extend(self.open_run.push(index, &marks));
         }
     }
 }
@@ -123,6 +129,10 @@ impl List for MemState {
     fn entries(&self, after: EvidenceIndex, limit: usize) -> Result<Vec<(EvidenceIndex, Vec<u8>)>, ReadError> {
         let entries = behind(&self.entries, Some(&after));
         Ok(entries.map(|(index, bytes)| (*index, bytes.clone())).take(limit).collect())
+    }
+
+    fn summaries(&self, from_run: u64, limit: usize) -> Result<Vec<(u64, Summary)>, ReadError> {
+        Ok(self.summaries.range(from_run..).map(|(run, summary)| (*run, summary.clone())).take(limit).collect())
     }
 }
 

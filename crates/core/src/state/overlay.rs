@@ -12,6 +12,7 @@ use super::{
 };
 use crate::ids::{ApprovalId, EvidenceIndex, Hash, PermitId, PolicyDigest, RequestId};
 use crate::policy::PolicySet;
+use crate::search::Marks;
 
 /// What folding wrote: each key once, with its last value.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +31,8 @@ pub struct Changes {
     pub merkle: HashMap<MerkleKey, Hash>,
     /// Canonical bytes of new entries.
     pub entries: BTreeMap<EvidenceIndex, Bytes>,
+    /// What those say about themselves, in their order; whoever writes adds it, who judges has no use for it.
+    pub marks: Vec<(EvidenceIndex, Marks)>,
 }
 
 /// A value and the batch that wrote it.
@@ -136,6 +139,7 @@ impl<R: Read> Overlay<R> {
             policy_records: bare(self.policy_records),
             merkle: bare(self.merkle),
             entries: self.entries.into_iter().map(|(key, (_, value))| (key, value)).collect(),
+            marks: Vec::new(),
         }
     }
 

@@ -149,7 +149,7 @@ fn outcome(data: &Path, model: &Model, moment: &Moment, case: &str, tally: &mut 
         Err(reason) => panic!("{case}: {reason}"),
     }
     match model.check_state(&store) {
-        Ok(at) if at == moment.applied => tally.whole += 1,
+        Ok(at) if at >= moment.flushed => tally.whole += 1,
         Ok(_) => tally.older_state += 1,
         Err(reason) if reason.contains("orruption") || reason.contains("state cannot be read") => tally.stopped += 1,
         Err(reason) => panic!("{case}: {reason}"),

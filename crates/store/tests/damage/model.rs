@@ -42,8 +42,8 @@ pub(crate) struct Moment {
     /// Entries from 1 to this one were written.
     written: u64,
     vote: Vec<u8>,
-    /// Batches that the state had applied.
-    pub(crate) applied: u64,
+    /// Batches that the state had applied and written to disk.
+    pub(crate) flushed: u64,
     /// Length of the last write-ahead log at the last sync.
     pub(crate) synced_bytes: u64,
 }
@@ -108,6 +108,7 @@ struct Making {
     data: PathBuf,
     written: u64,
     applied: u64,
+    flushed: u64,
     vote: u64,
     states: BTreeMap<u64, String>,
 }
@@ -153,12 +154,14 @@ impl Making {
         overlay.into_changes()
     }
 
-    /// What one start of a node writes: in tables after the next start, in write-ahead logs until then.
+    /// What one start of a node writes: the log in a write-ahead log until the next start, the state in tables or not yet.
     fn round(&mut self) {
         self.append(12);
         self.store().log.sync().unwrap();
         self.vote();
         self.apply(4);
+        self.store().state.flush().unwrap();
+        self.flushed = self.applied;
         self.append(9);
         self.vote();
         self.append(5);
@@ -167,16 +170,22 @@ impl Making {
     }
 
     fn reopen(&mut self) {
-        self.store = None;
+        self.close();
         self.store = Some(open(&self.data, &options()).unwrap());
+    }
+
+    /// An orderly end writes everything.
+    fn close(&mut self) {
+        self.store = None;
+        self.flushed = self.applied;
     }
 
     fn moment(&self, name: &str, root: &Path, synced: u64, synced_bytes: u64) -> Moment {
         let image = root.join(name);
         super::copy(&self.data, &image);
         let vote = format!("vote {}", self.vote).into_bytes();
-        let (written, applied) = (self.written, self.applied);
-        Moment { name: name.to_owned(), image, synced, written, vote, applied, synced_bytes }
+        let (written, flushed) = (self.written, self.flushed);
+        Moment { name: name.to_owned(), image, synced, written, vote, flushed, synced_bytes }
     }
 }
 
@@ -191,7 +200,7 @@ impl Model {
         let root = folder();
         let data = root.path().join("made");
         let store = Some(open(&data, &options()).unwrap());
-        let mut making = Making { store, data, written: 0, applied: 0, vote: 0, states: BTreeMap::new() };
+        let mut making = Making { store, data, written: 0, applied: 0, flushed: 0, vote: 0, states: BTreeMap::new() };
         let mut moments = Vec::new();
         making.round();
         moments.push(making.moment("killed in its first run", root.path(), making.written, 0));
@@ -201,7 +210,7 @@ impl Model {
         making.reopen();
         making.round();
         making.reopen();
-        making.store = None;
+        making.close();
         moments.push(making.moment("closed", root.path(), making.written, 0));
         making.reopen();
         making.append(10);
