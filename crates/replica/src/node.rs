@@ -250,6 +250,13 @@ impl Node {
         self.inner.now()
     }
 
+    /// The first index that this node's log may still hold; what is before it was purged behind a snapshot.
+    pub fn log_begins(&self) -> u64 {
+        let metrics = self.inner.raft.metrics();
+        let purged = metrics.borrow_watched().purged;
+        purged.map_or(0, |id| id.index.saturating_add(1))
+    }
+
     /// The leader, as far as this node knows.
     pub fn leader(&self) -> Option<(u64, MemberAddresses)> {
         self.inner.leader()
