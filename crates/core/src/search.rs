@@ -12,7 +12,7 @@ use crate::op::EvidenceFilter;
 /// Entries in a run: 1 to 256, 257 to 512, and so on.
 pub const RUN: u64 = 256;
 
-/// Size of a summary. A run of decides says some six hundred different things: one wrong answer in a thousand.
+/// Size of a summary. A run of decides says some five hundred different things: two wrong answers in a thousand.
 pub const SUMMARY_BYTES: usize = 1024;
 
 /// Bits that one thing sets.
@@ -233,8 +233,9 @@ mod tests {
     use super::*;
 
     fn marks(id: u64) -> Marks {
-        let id = id.to_string();
-        Marks::from_parts([Some(b"decision"), Some(b"agent"), None, None, None, Some(id.as_bytes()), None, None])
+        let (id, permit) = (id.to_string(), Hash::of(&id.to_be_bytes()));
+        let (request, permit) = (Some(id.as_bytes()), Some(permit.0.as_slice()));
+        Marks::from_parts([Some(b"exec_intent"), Some(b"agent"), None, None, None, request, permit, None])
     }
 
     fn asks(id: &str) -> Marks {
@@ -253,7 +254,7 @@ mod tests {
         assert!((1..=RUN).all(|id| first.may_hold(&asks(&id.to_string()))));
         assert!((RUN + 1..=2 * RUN).all(|id| second.may_hold(&asks(&id.to_string()))));
         let wrong = (10_000..20_000).filter(|id| first.may_hold(&asks(&id.to_string()))).count();
-        assert!(wrong < 20, "{wrong} of 10000");
+        assert!(wrong < 40, "{wrong} of 10000");
         let principal = Marks::from_parts([None, Some(b"1"), None, None, None, None, None, None]);
         assert!(!first.may_hold(&principal), "1 is a request, not a principal");
         assert!(first.may_hold(&Marks::default()));

@@ -12,6 +12,7 @@ use anyhow::{Context, bail, ensure};
 use placet_core::cluster::MemberAddresses;
 use placet_edge::{PeerEntry, Peers, SocketMode};
 use placet_replica::options::{LOG_BYTES_MAX_LEAST, LOG_FORMATS};
+use placet_store::StoreOptions;
 use serde::Deserialize;
 
 /// A whole file. Unknown names are mistakes: a misspelt limit is a limit that does not hold.
@@ -303,15 +304,14 @@ impl Config {
         self.initial_cluster.iter().map(|founder| (founder.id, founder.addresses())).collect()
     }
 
-    /// The store's options.
-    pub fn store_options(&self, unsafe_no_fsync: bool) -> placet_store::StoreOptions {
-        let usual = placet_store::StoreOptions::default();
-        let log_bytes_max = placet_replica::Options::new(self.node_id, "").log_bytes_max;
-        placet_store::StoreOptions {
+    /// The store's options, beside those of the replica.
+    pub fn store_options(&self, replica: &placet_replica::Options, unsafe_no_fsync: bool) -> StoreOptions {
+        let usual = StoreOptions::default();
+        StoreOptions {
             unsafe_no_fsync,
             block_cache_bytes: self.store.block_cache_bytes.unwrap_or(usual.block_cache_bytes),
             write_buffer_bytes: self.store.write_buffer_bytes.unwrap_or(usual.write_buffer_bytes),
-            log_bytes_max: self.raft.log_bytes_max.or(log_bytes_max),
+            log_bytes_max: replica.log_bytes_max,
         }
     }
 

@@ -45,7 +45,7 @@ pub async fn serve(command: &Serve, config: Config) -> anyhow::Result<u8> {
     check_listen(config.grpc.listen, grpc_tls.is_some())?;
     let options = config.options()?;
     // The folder first: a second process on the same data says so, and not that an address is taken.
-    let store = placet_store::open(&config.data, &config.store_options(command.unsafe_no_fsync))?;
+    let store = placet_store::open(&config.data, &config.store_options(&options, command.unsafe_no_fsync))?;
     let http = bind(config.http.listen, "http").await?;
     let grpc = bind(config.grpc.listen, "grpc").await?;
     let peers = bind(config.peer.listen, "peer").await?;

@@ -228,12 +228,13 @@ impl Generation {
             batch.put_raw(Family::Merkle, &key(&[&[*level], &index.to_be_bytes()]), &hash.0);
         }
         // Kept in step with what is written: a write that fails stops the node.
-        let next = self.meta().next_index;
+        let (next, mut open) = (self.meta().next_index, self.open_run.lock());
         for (index, marks) in changes.marks.iter().filter(|(index, _)| *index >= next) {
-            if let Some((run, summary)) = self.open_run.lock().push(*index, marks) {
+            if let Some((run, summary)) = open.push(*index, marks) {
                 batch.put_raw(Family::Search, &key(&[&run.to_be_bytes()]), summary.as_bytes());
             }
         }
+        drop(open);
         if let Some(meta) = &changes.meta {
             batch.put(Family::Meta, &key(&[META]), meta)?;
         }

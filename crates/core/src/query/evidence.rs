@@ -45,8 +45,12 @@ pub(super) fn find(
     let mut after = after.max(start(state, filter)?);
     let (mut found, mut bytes_found, mut looked_at, mut bytes_looked_at) = (Vec::new(), 0usize, 0usize, 0usize);
     let mut runs_left = SEARCHED_RUNS_MAX;
+    let end = filter.until.map(|until| last_before(state, until)).transpose()?.unwrap_or(EvidenceIndex(u64::MAX));
     loop {
-        after = pass_runs(state, after, &wanted, &mut runs_left)?;
+        after = pass_runs(state, after, end, &wanted, &mut runs_left)?;
+        if after >= end {
+            return page(found, None);
+        }
         // As far as the next run at most, so that it can be passed.
         let few = usize::try_from(RUN - after.0 % RUN).unwrap_or(FEW).min(FEW);
         let entries = if runs_left == 0 { return page(found, Some(after)) } else { state.entries(after, few)? };
@@ -76,10 +80,12 @@ pub(super) fn find(
 /// Summaries read at once.
 const RUNS_FEW: usize = 64;
 
-/// The entry behind which the next run begins that may say what is wanted, if `after` stands between two runs.
+/// The entry behind which the next run begins that may say what is wanted, if `after` stands between two runs; not far
+/// behind `end`.
 fn pass_runs(
     state: &impl List,
     mut after: EvidenceIndex,
+    end: EvidenceIndex,
     wanted: &Marks,
     runs_left: &mut usize,
 ) -> Result<EvidenceIndex, ReadError> {
@@ -90,7 +96,7 @@ fn pass_runs(
         let summaries = state.summaries(run_of(after.next()), RUNS_FEW.min(*runs_left))?;
         for (run, summary) in &summaries {
             // Where one is missing the entries are read.
-            if *run != run_of(after.next()) || summary.may_hold(wanted) {
+            if after >= end || *run != run_of(after.next()) || summary.may_hold(wanted) {
                 return Ok(after);
             }
             after = EvidenceIndex(after.0.saturating_add(RUN));
@@ -211,6 +217,14 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!(search(&state), (vec![wanted], None));
+        // More runs behind the end of the search than a page passes.
+        let many = 3..=u64::try_from(SEARCHED_RUNS_MAX).unwrap() + 3;
+        state.summaries.extend(many.map(|run| (run, crate::search::Summary::default())));
+        state.meta.next_index = EvidenceIndex(3 * RUN + 1);
+        let nobody = Some(crate::ids::Principal::new("ops:nobody"));
+        let ends = EvidenceFilter { principal: nobody, until: Some(Stamp(266)), ..EvidenceFilter::default() };
+        let Ok(Answer::EvidencePage(page)) = find(&state, EvidenceIndex(0), 10, &ends) else { panic!("no page") };
+        assert_eq!((page.entries.len(), page.next), (0, None), "nothing behind its end is passed");
         state.summaries.remove(&0);
         assert_eq!(search(&state), (vec![], Some(EvidenceIndex(16))), "without its summary a run is read");
     }

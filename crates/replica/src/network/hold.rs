@@ -39,11 +39,11 @@ impl<S: Stream<Item = AppendEntriesRequest<Types>> + Unpin> Held<S> {
         while request.entries.is_empty() {
             tokio::select! {
                 biased;
+                () = &mut self.alarm => break,
                 next = self.input.next() => match next {
                     Some(next) => request = next,
                     None => break,
                 },
-                () = &mut self.alarm => break,
             }
         }
         Some(request)
